@@ -1,0 +1,139 @@
+//===- ModelFolder.h - Writing a Hugging Face folder ------------*- C++ -*-===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEM_MODEL_MODELFOLDER_H
+#define STEM_MODEL_MODELFOLDER_H
+
+#include "stem/Model/Safetensors.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace stem {
+
+struct FolderOptions {
+  /// Replace `out` when it is a folder that Stem made.
+  bool force = false;
+  /// A file of model tensors is closed before it grows beyond this.
+  uint64_t shardBytes = 5'000'000'000;
+};
+
+/// Writes a folder as a stream. It is built beside its destination under a
+/// temporary name and renamed when complete, so that the destination is absent
+/// (or the old one) until then.
+///
+/// A folder that Stem made has a file `stem_provenance.json`: a JSON object
+/// with "made_by": "stem", "format": 1 and what the caller adds. Only such a
+/// folder is replaced with `force`.
+///
+/// Order of calls: declare everything (addTensor, linkShard, addText, addFile),
+/// then bytesNeeded() may be asked, start(), write() for the tensors in the
+/// order of their declaration, finish().
+class ModelFolderWriter {
+public:
+  static constexpr std::string_view markerName = "stem_provenance.json";
+
+  /// Throws when `out` exists and may not be replaced, or its parent is missing
+  /// or read-only. Nothing is created yet.
+  ModelFolderWriter(std::filesystem::path out, FolderOptions options = {});
+  ModelFolderWriter(const ModelFolderWriter &) = delete;
+  ModelFolderWriter &operator=(const ModelFolderWriter &) = delete;
+  /// Removes the temporary folder unless finish() has succeeded.
+  ~ModelFolderWriter();
+
+  /// A tensor of the model's own shards.
+  void addTensor(TensorDeclaration tensor);
+
+  /// A tensor in a file of its own group: `file` is
+  /// "stem-table-001.safetensors" and its like; tensors of one file are
+  /// declared one after the other.
+  void addTensor(TensorDeclaration tensor, const std::string &file);
+
+  /// An existing file taken over untouched, as a hard link where the file
+  /// system allows, else as a copy; the index will list `tensors` for it. With
+  /// a link there, no file gets the name model.safetensors, which readers take
+  /// before the index.
+  void linkShard(const std::filesystem::path &source,
+                 const std::vector<std::string> &tensors);
+
+  /// A small file with this content (config.json, tokenizer.json).
+  void addText(const std::string &fileName, std::string content);
+
+  /// A small file copied from elsewhere.
+  void addFile(const std::filesystem::path &source,
+               const std::string &fileName);
+
+  /// What the caller adds to stem_provenance.json, a JSON object as text.
+  void setProvenance(const std::string &json);
+
+  /// Bytes that will be written (links are free), and bytes that the
+  /// destination can take.
+  uint64_t bytesNeeded() const;
+  uint64_t bytesAvailable() const;
+
+  /// Checks the disk space, creates the temporary folder, writes small files
+  /// and links.
+  void start();
+
+  /// The next bytes of the declared tensors.
+  void write(std::span<const std::byte> bytes);
+
+  /// Writes the index (when there is more than one file), syncs and renames.
+  void finish();
+
+private:
+  struct Group {
+    std::string file;
+    std::vector<TensorDeclaration> tensors;
+    uint64_t bytes = 0;
+    bool isShard = false;
+  };
+  struct Link {
+    std::filesystem::path source;
+    std::string file;
+    std::vector<std::string> tensors;
+    uint64_t bytes = 0;
+    bool isFree = false;
+  };
+
+  void nameShards();
+  void openNextGroup();
+  std::string indexText() const;
+  std::string provenanceText() const;
+  bool needsIndex() const;
+
+  std::filesystem::path out;
+  std::filesystem::path temporary;
+  FolderOptions options;
+  std::vector<Group> groups;
+  std::vector<Link> links;
+  std::map<std::string, std::string> texts;
+  std::map<std::string, std::filesystem::path> files;
+  std::string provenance;
+  bool started = false;
+  bool finished = false;
+  size_t nextGroup = 0;
+  uint64_t groupRemaining = 0;
+  std::unique_ptr<SafetensorsWriter> writer;
+};
+
+/// True when `folder` has the marker of a folder that Stem made.
+bool isStemFolder(const std::filesystem::path &folder);
+
+/// Bytes free for this user on the file system of `path` (or of its nearest
+/// existing parent).
+uint64_t freeDiskBytes(const std::filesystem::path &path);
+
+} // namespace stem
+
+#endif // STEM_MODEL_MODELFOLDER_H
