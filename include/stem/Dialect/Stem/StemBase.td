@@ -1,0 +1,87 @@
+//===- StemBase.td - The stem dialect ----------------------*- tablegen -*-===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEM_DIALECT_STEM_BASE_TD
+#define STEM_DIALECT_STEM_BASE_TD
+
+include "mlir/IR/AttrTypeBase.td"
+include "mlir/IR/OpBase.td"
+
+def Stem_Dialect : Dialect {
+  let name = "stem";
+  let cppNamespace = "::stem";
+  let summary = "Transformers whose gated FFN reads a row of a per-layer table";
+  let description = [{
+    The `stem` dialect describes decoder-only transformers at the level where
+    the decisions of this compiler are made: which rows a step needs, what is
+    fused, what is kept. An op exists here because a pass has to see it whole.
+
+    Activations are flat: the tokens of all sequences of a step form one
+    leading dimension `T`; two `i32` vectors of length `T` say which position
+    of which sequence each token is. Weights are laid out `[out, in]`, as
+    checkpoints hold them. Sizes below: `D` hidden, `F` FFN, `V` rows of a
+    table, `H` query heads, `G` key-value heads, `E` head_dim.
+  }];
+  let useDefaultTypePrinterParser = 1;
+  let dependentDialects = ["::mlir::arith::ArithDialect"];
+  let extraClassDeclaration = [{
+    /// Version written into bytecode; a reader accepts this and older ones.
+    static constexpr int64_t kBytecodeVersion = 1;
+
+    /// Function attribute: the number of rows of one token tile.
+    static constexpr ::llvm::StringLiteral kTileAttr = "stem.tile";
+    /// Function attribute: an exported entry of the artefact.
+    static constexpr ::llvm::StringLiteral kEntryAttr = "stem.entry";
+    /// Argument attribute: ids in this vector lie in [0, bound).
+    static constexpr ::llvm::StringLiteral kIdBoundAttr = "stem.id_bound";
+
+    void registerTypes();
+  }];
+}
+
+class Stem_Type<string name, string typeMnemonic, list<Trait> traits = []>
+    : TypeDef<Stem_Dialect, name, traits> {
+  let mnemonic = typeMnemonic;
+}
+
+def Stem_TableType : Stem_Type<"Table", "table"> {
+  let summary = "A per-layer table of V rows with F columns";
+  let description = [{
+    `!stem.table<V x F x T>` is a handle to rows that may live anywhere: the
+    placement is not part of the type, and no op but `stem.table_rows` reads
+    one. Constraints: C1 `V` and `F` are positive; C2 the element type is
+    `f32`, `bf16` or `f16`.
+  }];
+  let parameters = (ins "int64_t":$rows, "int64_t":$columns,
+                        "::mlir::Type":$elementType);
+  let hasCustomAssemblyFormat = 1;
+  let genVerifyDecl = 1;
+}
+
+def Stem_PackedType : Stem_Type<"Packed", "packed"> {
+  let summary = "The right-hand matrix of a product, in the kernels' layout";
+  let description = [{
+    `!stem.packed<K x N x T>`: a `K x N` matrix in column panels, as the
+    matrix kernels of the target read it (the runtime's `stem_pack_weight`
+    writes it). Constraints: C1 `K` and `N` are positive; C2 the element type
+    is `f32` or `bf16`.
+  }];
+  let parameters = (ins "int64_t":$rows, "int64_t":$columns,
+                        "::mlir::Type":$elementType);
+  let hasCustomAssemblyFormat = 1;
+  let genVerifyDecl = 1;
+}
+
+def Stem_KVCacheType : Stem_Type<"KVCache", "kv_cache"> {
+  let summary = "A handle to the keys and values of past positions";
+  let description = [{
+    Fixed pages of keys and values per layer, sequence and key-value head,
+    owned by the runtime and updated in place.
+  }];
+}
+
+#endif // STEM_DIALECT_STEM_BASE_TD

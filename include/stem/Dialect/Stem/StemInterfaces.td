@@ -1,0 +1,38 @@
+//===- StemInterfaces.td - Interfaces of the stem dialect --*- tablegen -*-===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEM_DIALECT_STEM_INTERFACES_TD
+#define STEM_DIALECT_STEM_INTERFACES_TD
+
+include "mlir/IR/OpBase.td"
+
+def Stem_CostOpInterface : OpInterface<"CostOpInterface"> {
+  let cppNamespace = "::stem";
+  let description = [{
+    What one execution of an op costs. A dimension that is not known counts as
+    `tokens`.
+  }];
+  let methods = [
+    InterfaceMethod<"FLOPs (a multiply-add is two), bytes moved when nothing is "
+                    "cached, and parameters held by the op's weights.",
+                    "::stem::OpCost", "getCost", (ins "int64_t":$tokens)>
+  ];
+}
+
+def Stem_TokenwiseOpInterface : OpInterface<"TokenwiseOpInterface"> {
+  let cppNamespace = "::stem";
+  let description = [{
+    An op whose result row `t` depends on row `t` of its token operands alone,
+    so that it can be executed on any tile of tokens.
+  }];
+  let methods = [
+    InterfaceMethod<"Whether operand `index` has the token dimension first.",
+                    "bool", "isTokenOperand", (ins "unsigned":$index)>
+  ];
+}
+
+#endif // STEM_DIALECT_STEM_INTERFACES_TD

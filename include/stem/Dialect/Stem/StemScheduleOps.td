@@ -1,0 +1,110 @@
+//===- StemScheduleOps.td - What tiles are made of ---------*- tablegen -*-===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Ops that appear from the structured phase on, on tensors and on buffers.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEM_DIALECT_STEM_SCHEDULE_OPS_TD
+#define STEM_DIALECT_STEM_SCHEDULE_OPS_TD
+
+def Stem_AnyMatrix : AnyTypeOf<[
+  2DTensorOf<[F32, BF16]>, MemRefRankOf<[F32, BF16], [2]>]>;
+def Stem_AnyF32Matrix : AnyTypeOf<[2DTensorOf<[F32]>, MemRefRankOf<[F32], [2]>]>;
+def Stem_AnyIdVector : AnyTypeOf<[1DTensorOf<[I32]>, MemRefRankOf<[I32], [1]>]>;
+
+def Stem_PackedMatmulOp : Stem_Op<"packed_matmul", [
+    DestinationStyleOpInterface,
+    DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
+  let summary = "Product with a block of a packed matrix";
+  let description = [{
+    `acc = a * b[k_offset : k_offset + K, n_offset : n_offset + N]` (plus the
+    old `acc` with `accumulate`), where `a` is `M x K` and `acc` is `M x N`,
+    f32. Lowers to one call of the runtime's matrix kernel.
+
+    Constraints: C1 `a` and `acc` have the same number of rows; C2 `a` and
+    `b` have the same element type; C3 on tensors there is one result of the
+    type of `acc`, on buffers none; C4 `K` and `N` do not exceed those of `b`.
+    The offsets are multiples of 64 (a panel) at run time.
+  }];
+  let arguments = (ins Stem_AnyMatrix:$a, Stem_PackedType:$b,
+                       Stem_AnyF32Matrix:$acc, Index:$k_offset, Index:$n_offset,
+                       UnitAttr:$accumulate);
+  let results = (outs Variadic<2DTensorOf<[F32]>>:$results);
+  let assemblyFormat = [{
+    (`accumulate` $accumulate^)? $a `,` $b `[` $k_offset `,` $n_offset `]`
+    `into` $acc attr-dict `:` functional-type(operands, $results)
+  }];
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    ::mlir::MutableOperandRange getDpsInitsMutable() { return getAccMutable(); }
+  }];
+}
+
+def Stem_KVAppendOp : Stem_Op<"kv_append", [
+    DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
+  let summary = "Write keys and values of tokens into the cache";
+  let description = [{
+    `k` and `v` are `[T, G*E]`. A token whose sequence is negative is padding
+    and is not written. Constraints: C1 `k` and `v` have the same type.
+  }];
+  let arguments = (ins Stem_AnyMatrix:$k, Stem_AnyMatrix:$v,
+                       Stem_AnyIdVector:$positions, Stem_AnyIdVector:$sequences,
+                       Stem_KVCacheType:$cache, Index:$layer);
+  let assemblyFormat = [{
+    $k `,` $v `at` $positions `of` $sequences `in` $cache `[` $layer `]`
+    attr-dict `:` type($k) `,` type($v) `,` type($positions) `,` type($sequences)
+  }];
+  let hasVerifier = 1;
+}
+
+def Stem_KVPageOp : Stem_Op<"kv_page", [
+    DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
+  let summary = "One page of keys or values, as a packed matrix";
+  let description = [{
+    The keys of 64 positions as `E x 64`, or their values as `64 x E`, of one
+    layer, sequence and key-value head. A negative sequence gives a page of
+    zeros. Constraints: C1 the result is `E x 64` for keys, `64 x E` for values.
+  }];
+  let arguments = (ins Stem_KVCacheType:$cache, Index:$layer, I32:$sequence,
+                       Index:$page, Index:$head, UnitAttr:$values);
+  let results = (outs Stem_PackedType:$result);
+  let assemblyFormat = [{
+    (`values` $values^)? $cache `[` $layer `,` $sequence `,` $page `,` $head `]`
+    attr-dict `:` type($result)
+  }];
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    /// Positions in one page.
+    static constexpr int64_t kPageTokens = 64;
+  }];
+}
+
+def Stem_ThreadIndexOp : Stem_Op<"thread_index", [Pure]> {
+  let summary = "Which thread of the team runs the enclosing parallel body";
+  let results = (outs Index:$result);
+  let assemblyFormat = "attr-dict";
+}
+
+def Stem_ParallelCallOp : Stem_Op<"parallel_call", [
+    DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "Run a function for every task index, on all threads";
+  let description = [{
+    Calls `callee(task, thread, captures...)` for every task in `[0, tasks)`,
+    in any order, on the threads of the context; returns when all are done.
+
+    Constraints: C1 the callee is a function without results whose first two
+    arguments are `index` and whose others are the captures.
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$callee, Index:$tasks,
+                       Variadic<AnyType>:$captures);
+  let assemblyFormat = [{
+    $callee `tasks` $tasks `(` $captures `)` attr-dict `:` type($captures)
+  }];
+}
+
+#endif // STEM_DIALECT_STEM_SCHEDULE_OPS_TD

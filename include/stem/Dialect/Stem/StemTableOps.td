@@ -1,0 +1,156 @@
+//===- StemTableOps.td - Rows in place of the up-projection *- tablegen -*-===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEM_DIALECT_STEM_TABLE_OPS_TD
+#define STEM_DIALECT_STEM_TABLE_OPS_TD
+
+def Stem_TableRowsOp : Stem_Op<"table_rows", [
+    DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
+  let summary = "The rows of a table that a step needs";
+  let description = [{
+    Gives a matrix of rows and, for each token, the index of its row in that
+    matrix: `table[ids[t]] = rows[index[t]]`. A resident table gives itself
+    and the ids; a staged one the staging buffer and the inverse map. It is
+    the only op that reads a table, and it stands in an entry function.
+
+    Constraints: C1 `rows` has the columns and element type of the table; C2
+    `index` has as many elements as `ids`.
+
+    ```mlir
+    %rows, %index = stem.table_rows %table, %ids : !stem.table<49152x1536xbf16>, tensor<?xi32> -> tensor<?x1536xbf16>, tensor<?xi32>
+    ```
+  }];
+  let arguments = (ins Stem_TableType:$table,
+                       AnyTypeOf<[Stem_IdVector, MemRefRankOf<[I32], [1]>]>:$ids);
+  let results = (outs AnyTypeOf<[Stem_FloatMatrix, MemRefRankOf<[F32, BF16, F16], [2]>]>:$rows,
+                      AnyTypeOf<[Stem_IdVector, MemRefRankOf<[I32], [1]>]>:$index);
+  let assemblyFormat = [{
+    $table `,` $ids attr-dict `:` type($table) `,` type($ids) `->`
+    type($rows) `,` type($index)
+  }];
+  let hasVerifier = 1;
+}
+
+def Stem_LookupOp : Stem_PureTokenwiseOp<"lookup"> {
+  let summary = "One row for each token";
+  let description = [{
+    `result[t] = rows[index[t]]`, converted to the result's element type.
+
+    Constraints: C1 the result has as many rows as `index`; C2 the result has
+    the columns of `rows`.
+  }];
+  let arguments = (ins Stem_FloatMatrix:$rows, Stem_IdVector:$index);
+  let results = (outs Stem_FloatMatrix:$result);
+  let assemblyFormat = [{
+    $rows `,` $index attr-dict `:` type($rows) `,` type($index) `->` type($result)
+  }];
+}
+
+def Stem_GatedFFNOp : Stem_PureTokenwiseOp<"gated_ffn", [AttrSizedOperandSegments]> {
+  let summary = "The STEM FFN: gate times a row, then down";
+  let description = [{
+    `y[t] = W_down (SiLU(W_gate x[t] + b_gate) * up[t]) + b_down`, where
+    `up` is `[T, F]`: one table row for each token, or what `stem.mix` or
+    `stem.select_up` make of it.
+
+    Constraints: C1 the columns of `x` equal the inputs of `gate`; C2 `up` is
+    `[T, F]`; C3 `down` is `[D, F]`; C4 a bias has the outputs of its weight;
+    C5 the result has the shape of `x`.
+  }];
+  let arguments = (ins Stem_FloatMatrix:$x,
+                       AnyTypeOf<[Stem_FloatMatrix, Stem_PackedType]>:$gate,
+                       Stem_FloatMatrix:$up,
+                       AnyTypeOf<[Stem_FloatMatrix, Stem_PackedType]>:$down,
+                       Optional<Stem_FloatVector>:$gate_bias,
+                       Optional<Stem_FloatVector>:$down_bias);
+  let results = (outs Stem_FloatMatrix:$result);
+  let assemblyFormat = [{
+    $x `gate` $gate `rows` $up `down` $down
+    (`gate_bias` $gate_bias^)? (`down_bias` $down_bias^)?
+    attr-dict `:` functional-type(operands, $result)
+  }];
+}
+
+def Stem_FusedFFNOp : Stem_PureTokenwiseOp<"fused_ffn", [AttrSizedOperandSegments]> {
+  let summary = "The STEM FFN with the lookup inside";
+  let description = [{
+    `y[t] = W_down (SiLU(W_gate x[t] + b_gate) * rows[index[t]]) + b_down`.
+    `stem-fuse-ffn` makes it, so that neither the gathered rows nor the
+    product is written to memory.
+
+    Constraints: C1 the columns of `x` equal the inputs of `gate`; C2 `rows`
+    has `F` columns; C3 `index` has `T` elements; C4 `down` is `[D, F]`; C5 a
+    bias has the outputs of its weight; C6 the result has the shape of `x`.
+  }];
+  let arguments = (ins Stem_FloatMatrix:$x,
+                       AnyTypeOf<[Stem_FloatMatrix, Stem_PackedType]>:$gate,
+                       Stem_FloatMatrix:$rows, Stem_IdVector:$index,
+                       AnyTypeOf<[Stem_FloatMatrix, Stem_PackedType]>:$down,
+                       Optional<Stem_FloatVector>:$gate_bias,
+                       Optional<Stem_FloatVector>:$down_bias);
+  let results = (outs Stem_FloatMatrix:$result);
+  let assemblyFormat = [{
+    $x `gate` $gate `rows` $rows `[` $index `]` `down` $down
+    (`gate_bias` $gate_bias^)? (`down_bias` $down_bias^)?
+    attr-dict `:` functional-type(operands, $result)
+  }];
+}
+
+def Stem_MapIdsOp : Stem_PureTokenwiseOp<"map_ids"> {
+  let summary = "Token ids to row ids";
+  let description = [{
+    `result[t] = map[ids[t]]`, and `unknown` for an id that lies outside the
+    map or maps to a negative number.
+
+    Constraints: C1 the result has as many elements as `ids`; C2 `unknown` is
+    not negative.
+  }];
+  let arguments = (ins Stem_IdVector:$ids, Stem_IdVector:$map, I32Attr:$unknown);
+  let results = (outs Stem_IdVector:$result);
+  let assemblyFormat = [{
+    $ids `,` $map attr-dict `:` type($ids) `,` type($map) `->` type($result)
+  }];
+}
+
+def Stem_MixOp : Stem_PureTokenwiseOp<"mix"> {
+  let summary = "Rows plus a low-rank map of the hidden state";
+  let description = [{
+    `result[t] = up[t] + A (B x[t])`, with `a` `[F, R]` and `b` `[R, D]`.
+
+    Constraints: C1 the columns of `b` equal those of `x`; C2 the columns of
+    `a` equal the rows of `b`; C3 the rows of `a` equal the columns of `up`;
+    C4 the result has the shape of `up`.
+  }];
+  let arguments = (ins Stem_FloatMatrix:$up, Stem_FloatMatrix:$x,
+                       AnyTypeOf<[Stem_FloatMatrix, Stem_PackedType]>:$a,
+                       AnyTypeOf<[Stem_FloatMatrix, Stem_PackedType]>:$b);
+  let results = (outs Stem_FloatMatrix:$result);
+  let assemblyFormat = [{
+    $up `,` $x `a` $a `b` $b attr-dict `:` functional-type(operands, $result)
+  }];
+}
+
+def Stem_SelectUpOp : Stem_PureTokenwiseOp<"select_up"> {
+  let summary = "Rows for most ids, the up-projection for some";
+  let description = [{
+    `result[t] = W_up x[t]` where `ids[t]` occurs in `selected`, else `up[t]`.
+
+    Constraints: C1 the columns of `x` equal the inputs of `weight`; C2 the
+    outputs of `weight` equal the columns of `up`; C3 `ids` has `T` elements;
+    C4 the result has the shape of `up`.
+  }];
+  let arguments = (ins Stem_FloatMatrix:$up, Stem_FloatMatrix:$x,
+                       AnyTypeOf<[Stem_FloatMatrix, Stem_PackedType]>:$weight,
+                       Stem_IdVector:$ids, Stem_IdVector:$selected);
+  let results = (outs Stem_FloatMatrix:$result);
+  let assemblyFormat = [{
+    $up `,` $x `weight` $weight `ids` $ids `in` $selected attr-dict `:`
+    functional-type(operands, $result)
+  }];
+}
+
+#endif // STEM_DIALECT_STEM_TABLE_OPS_TD

@@ -1,0 +1,26 @@
+//===- Format.h - Sizes and times for people --------------------*- C++ -*-===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEM_SUPPORT_FORMAT_H
+#define STEM_SUPPORT_FORMAT_H
+
+#include <string>
+
+namespace stem {
+
+/// Bytes in decimal units: 94371840 gives "94.4 MB".
+std::string formatBytes(double bytes);
+
+/// A count in decimal units: 134515008 gives "134.5 M".
+std::string formatCount(double count);
+
+/// Seconds with three digits in the unit that reads best.
+std::string formatSeconds(double seconds);
+
+} // namespace stem
+
+#endif // STEM_SUPPORT_FORMAT_H

@@ -1,0 +1,7 @@
+//===- ImportPasses.td - Phase 0 passes ---------------------*- tablegen -*-===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+

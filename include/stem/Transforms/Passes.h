@@ -1,0 +1,24 @@
+//===- Passes.h - Passes and pipelines of Stem ------------------*- C++ -*-===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEM_TRANSFORMS_PASSES_H
+#define STEM_TRANSFORMS_PASSES_H
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/Pass/Pass.h"
+
+namespace stem {
+
+#define GEN_PASS_DECL
+#include "stem/Transforms/Passes.h.inc"
+
+#define GEN_PASS_REGISTRATION
+#include "stem/Transforms/Passes.h.inc"
+
+} // namespace stem
+
+#endif // STEM_TRANSFORMS_PASSES_H

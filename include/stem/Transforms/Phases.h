@@ -1,0 +1,24 @@
+//===- Phases.h - What ends a phase -----------------------------*- C++ -*-===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEM_TRANSFORMS_PHASES_H
+#define STEM_TRANSFORMS_PHASES_H
+
+#include "mlir/IR/BuiltinOps.h"
+
+namespace stem {
+
+/// Reports every op of the module that `isLegal` refuses, then fails if there
+/// was one. `phase` names the phase in the message. Bodies of linalg ops are
+/// not looked into.
+mlir::LogicalResult
+verifyPhase(mlir::ModuleOp module, llvm::StringRef phase,
+            llvm::function_ref<bool(mlir::Operation *)> isLegal);
+
+} // namespace stem
+
+#endif // STEM_TRANSFORMS_PHASES_H

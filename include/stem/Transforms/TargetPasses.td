@@ -1,0 +1,7 @@
+//===- TargetPasses.td - Phase 6 passes ---------------------*- tablegen -*-===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+

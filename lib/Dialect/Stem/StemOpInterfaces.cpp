@@ -1,0 +1,234 @@
+//===- StemOpInterfaces.cpp - Effects, cost and token operands -------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "stem/Dialect/Stem/StemDialect.h"
+
+using namespace mlir;
+using namespace stem;
+
+//===----------------------------------------------------------------------===//
+// Memory effects
+//===----------------------------------------------------------------------===//
+
+using Effects =
+    SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>;
+
+void AttentionOp::getEffects(Effects &effects) {
+  if (!getCache())
+    return;
+  effects.emplace_back(MemoryEffects::Read::get());
+  effects.emplace_back(MemoryEffects::Write::get());
+}
+
+// A row may be moved and a ticket taken: not to be removed or reordered
+// against other uses of the store.
+void TableRowsOp::getEffects(Effects &effects) {
+  effects.emplace_back(MemoryEffects::Read::get());
+}
+
+void PackedMatmulOp::getEffects(Effects &effects) {
+  if (!isa<MemRefType>(getAcc().getType()))
+    return;
+  effects.emplace_back(MemoryEffects::Read::get(), &getAMutable());
+  if (getAccumulate())
+    effects.emplace_back(MemoryEffects::Read::get(), &getAccMutable());
+  effects.emplace_back(MemoryEffects::Write::get(), &getAccMutable());
+}
+
+void KVAppendOp::getEffects(Effects &effects) {
+  for (OpOperand *operand : {&getKMutable(), &getVMutable(),
+                             &getPositionsMutable(), &getSequencesMutable()})
+    if (isa<MemRefType>(operand->get().getType()))
+      effects.emplace_back(MemoryEffects::Read::get(), operand);
+  effects.emplace_back(MemoryEffects::Write::get());
+}
+
+void KVPageOp::getEffects(Effects &effects) {
+  effects.emplace_back(MemoryEffects::Read::get());
+}
+
+//===----------------------------------------------------------------------===//
+// Token operands
+//===----------------------------------------------------------------------===//
+
+/// Whether the operand at `index` belongs to one of `values`.
+static bool isOneOf(Operation *op, unsigned index, ArrayRef<Value> values) {
+  return llvm::is_contained(values, op->getOperand(index));
+}
+
+bool EmbeddingOp::isTokenOperand(unsigned index) { return index == 0; }
+bool RMSNormOp::isTokenOperand(unsigned index) { return index == 0; }
+bool LinearOp::isTokenOperand(unsigned index) { return index == 0; }
+bool RotaryAnglesOp::isTokenOperand(unsigned index) { return true; }
+bool RopeOp::isTokenOperand(unsigned index) { return true; }
+bool DenseFFNOp::isTokenOperand(unsigned index) { return index == 0; }
+bool CrossEntropyOp::isTokenOperand(unsigned index) { return index != 1; }
+bool LookupOp::isTokenOperand(unsigned index) { return index == 1; }
+bool MapIdsOp::isTokenOperand(unsigned index) { return index == 0; }
+bool GatedFFNOp::isTokenOperand(unsigned index) {
+  return isOneOf(*this, index, {getX(), getUp()});
+}
+bool FusedFFNOp::isTokenOperand(unsigned index) {
+  return isOneOf(*this, index, {getX(), getIndex()});
+}
+bool MixOp::isTokenOperand(unsigned index) {
+  return isOneOf(*this, index, {getUp(), getX()});
+}
+bool SelectUpOp::isTokenOperand(unsigned index) {
+  return isOneOf(*this, index, {getUp(), getX(), getIds()});
+}
+
+//===----------------------------------------------------------------------===//
+// Cost
+//===----------------------------------------------------------------------===//
+
+/// Elements of a tensor or packed matrix; an unknown size counts as `tokens`.
+static int64_t countElements(Type type, int64_t tokens) {
+  if (auto packed = dyn_cast<PackedType>(type))
+    return packed.getRows() * packed.getColumns();
+  auto shaped = dyn_cast<ShapedType>(type);
+  if (!shaped || !shaped.hasRank())
+    return 0;
+  int64_t count = 1;
+  for (int64_t size : shaped.getShape())
+    count *= ShapedType::isDynamic(size) ? tokens : size;
+  return count;
+}
+
+static int64_t countBytes(Type type, int64_t tokens) {
+  Type element;
+  if (auto packed = dyn_cast<PackedType>(type))
+    element = packed.getElementType();
+  else if (auto shaped = dyn_cast<ShapedType>(type))
+    element = shaped.getElementType();
+  if (!element || !element.isIntOrFloat())
+    return 0;
+  return countElements(type, tokens) * element.getIntOrFloatBitWidth() / 8;
+}
+
+static int64_t rowsOf(Value value, int64_t tokens) {
+  int64_t rows = cast<ShapedType>(value.getType()).getDimSize(0);
+  return ShapedType::isDynamic(rows) ? tokens : rows;
+}
+
+/// All operands and results are read or written once.
+static int64_t streamedBytes(Operation *op, int64_t tokens) {
+  int64_t bytes = 0;
+  for (Value value : op->getOperands())
+    bytes += countBytes(value.getType(), tokens);
+  for (Value value : op->getResults())
+    bytes += countBytes(value.getType(), tokens);
+  return bytes;
+}
+
+/// A product with each of `weights`, and `elementwise` operations per element
+/// of `hidden` columns.
+static OpCost matrixCost(Operation *op, Value x, ArrayRef<Value> weights,
+                         int64_t elementwise, int64_t tokens) {
+  OpCost cost;
+  int64_t rows = rowsOf(x, tokens);
+  for (Value weight : weights)
+    cost.parameters += countElements(weight.getType(), tokens);
+  cost.flops = 2 * rows * cost.parameters + rows * elementwise;
+  cost.bytes = streamedBytes(op, tokens);
+  return cost;
+}
+
+/// A gather reads the rows that the tokens name, not the whole matrix.
+static OpCost gatherCost(Value matrix, Value result, int64_t tokens) {
+  int64_t columns = cast<ShapedType>(matrix.getType()).getDimSize(1);
+  int64_t rows = rowsOf(result, tokens);
+  auto element = cast<ShapedType>(matrix.getType()).getElementType();
+  int64_t row = columns * element.getIntOrFloatBitWidth() / 8;
+  return {0, rows * (row + 4) + countBytes(result.getType(), tokens),
+          countElements(matrix.getType(), tokens)};
+}
+
+// SiLU and the product: exp, add, divide, two multiplies.
+static constexpr int64_t kGateFlops = 5;
+
+OpCost EmbeddingOp::getCost(int64_t tokens) {
+  return gatherCost(getWeight(), getResult(), tokens);
+}
+
+OpCost RMSNormOp::getCost(int64_t tokens) {
+  return {4 * countElements(getX().getType(), tokens),
+          streamedBytes(*this, tokens),
+          countElements(getWeight().getType(), tokens)};
+}
+
+OpCost LinearOp::getCost(int64_t tokens) {
+  return matrixCost(*this, getX(), {getWeight()}, getBias() ? 1 : 0, tokens);
+}
+
+OpCost RotaryAnglesOp::getCost(int64_t tokens) {
+  return {3 * countElements(getCos().getType(), tokens),
+          streamedBytes(*this, tokens), 0};
+}
+
+OpCost RopeOp::getCost(int64_t tokens) {
+  return {3 * countElements(getX().getType(), tokens),
+          streamedBytes(*this, tokens), 0};
+}
+
+// Causal: on average half of the keys, within the window.
+OpCost AttentionOp::getCost(int64_t tokens) {
+  int64_t rows = rowsOf(getQ(), tokens);
+  int64_t keys = (rows + 1) / 2;
+  if (getWindow() > 0)
+    keys = std::min(keys, static_cast<int64_t>(getWindow()));
+  int64_t columns = getQueryHeads() * static_cast<int64_t>(getHeadDim());
+  return {4 * rows * keys * columns + 5 * rows * keys * getQueryHeads(),
+          streamedBytes(*this, tokens), 0};
+}
+
+OpCost DenseFFNOp::getCost(int64_t tokens) {
+  int64_t columns = getWeightShape(getGate().getType()).outputs;
+  return matrixCost(*this, getX(), {getGate(), getUp(), getDown()},
+                    kGateFlops * columns, tokens);
+}
+
+OpCost CrossEntropyOp::getCost(int64_t tokens) {
+  int64_t vocabulary = getWeightShape(getHead().getType()).outputs;
+  return matrixCost(*this, getX(), {getHead()}, 2 * vocabulary, tokens);
+}
+
+OpCost LookupOp::getCost(int64_t tokens) {
+  return gatherCost(getRows(), getResult(), tokens);
+}
+
+OpCost GatedFFNOp::getCost(int64_t tokens) {
+  int64_t columns = getWeightShape(getGate().getType()).outputs;
+  return matrixCost(*this, getX(), {getGate(), getDown()}, kGateFlops * columns,
+                    tokens);
+}
+
+OpCost FusedFFNOp::getCost(int64_t tokens) {
+  int64_t columns = getWeightShape(getGate().getType()).outputs;
+  OpCost cost = matrixCost(*this, getX(), {getGate(), getDown()},
+                           kGateFlops * columns, tokens);
+  // The table's rows that the tokens name, not all of them.
+  auto rows = cast<ShapedType>(getRows().getType());
+  cost.bytes +=
+      rowsOf(getX(), tokens) * columns * (rows.getElementTypeBitWidth() / 8) -
+      countBytes(rows, tokens);
+  return cost;
+}
+
+OpCost MapIdsOp::getCost(int64_t tokens) {
+  return {0, 3 * 4 * rowsOf(getIds(), tokens),
+          countElements(getMap().getType(), tokens)};
+}
+
+OpCost MixOp::getCost(int64_t tokens) {
+  return matrixCost(*this, getX(), {getA(), getB()},
+                    cast<ShapedType>(getUp().getType()).getDimSize(1), tokens);
+}
+
+OpCost SelectUpOp::getCost(int64_t tokens) {
+  return matrixCost(*this, getX(), {getWeight()}, 0, tokens);
+}

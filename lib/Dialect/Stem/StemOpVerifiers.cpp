@@ -1,0 +1,469 @@
+//===- StemOpVerifiers.cpp - Constraints of the stem ops -------------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+// Each check carries the number that the op's description gives it.
+
+#include "stem/Dialect/Stem/StemDialect.h"
+
+#include "mlir/IR/TypeUtilities.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
+
+using namespace mlir;
+using namespace stem;
+
+WeightShape stem::getWeightShape(Type type) {
+  if (auto packed = dyn_cast<PackedType>(type))
+    return {packed.getRows(), packed.getColumns()};
+  auto tensor = cast<RankedTensorType>(type);
+  return {tensor.getDimSize(1), tensor.getDimSize(0)};
+}
+
+static int64_t dim(Value value, unsigned index) {
+  return cast<ShapedType>(value.getType()).getDimSize(index);
+}
+
+static bool differ(int64_t a, int64_t b) {
+  return !ShapedType::isDynamic(a) && !ShapedType::isDynamic(b) && a != b;
+}
+
+/// Fails with "<what> is <seen>, expected <wanted>" when the two differ.
+static LogicalResult expectSize(Operation *op, const char *what, int64_t seen,
+                                int64_t wanted, const char *why) {
+  if (!differ(seen, wanted))
+    return success();
+  auto diag = op->emitOpError() << what << " must be " << why << ", ";
+  if (ShapedType::isDynamic(wanted))
+    return diag << "got " << seen;
+  return diag << "which is " << wanted << ", got " << seen;
+}
+
+static LogicalResult expectSameShape(Operation *op, Value result, Value wanted,
+                                     const char *of) {
+  auto a = cast<ShapedType>(result.getType());
+  auto b = cast<ShapedType>(wanted.getType());
+  if (succeeded(verifyCompatibleShape(a, b)))
+    return success();
+  return op->emitOpError() << "result must have the shape of " << of << " ("
+                           << b << "), got " << a;
+}
+
+static LogicalResult expectBias(Operation *op, Value bias, int64_t outputs,
+                                const char *what) {
+  if (!bias)
+    return success();
+  return expectSize(op, what, dim(bias, 0), outputs,
+                    "as long as its weight has outputs");
+}
+
+//===----------------------------------------------------------------------===//
+// State
+//===----------------------------------------------------------------------===//
+
+LogicalResult ParamOp::verify() {
+  // C1
+  if (!getTensorType().hasStaticShape())
+    return emitOpError() << "type must have a static shape, got "
+                         << getTensorType();
+  // C2
+  if (getKey().empty())
+    return emitOpError("key must not be empty: it names the checkpoint's "
+                       "tensor");
+  return success();
+}
+
+LogicalResult TableOp::verify() {
+  // C1
+  if (getKey().empty())
+    return emitOpError("key must not be empty: it names the checkpoint's "
+                       "tensor");
+  return success();
+}
+
+LogicalResult
+ParamLoadOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
+  // C1
+  auto param =
+      symbolTable.lookupNearestSymbolFrom<ParamOp>(*this, getParamAttr());
+  if (!param)
+    return emitOpError() << "'" << getParam() << "' is not a stem.param";
+  // C2: packing turns an [N, K] matrix into packed K x N.
+  auto type = param.getTensorType();
+  if (auto packed = dyn_cast<PackedType>(getType())) {
+    if (type.getRank() == 2 && type.getDimSize(0) == packed.getColumns() &&
+        type.getDimSize(1) == packed.getRows())
+      return success();
+  } else if (getType() == type) {
+    return success();
+  }
+  return emitOpError() << "result type " << getType()
+                       << " is not that of the parameter, " << type;
+}
+
+LogicalResult
+TableLoadOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
+  // C1
+  auto table =
+      symbolTable.lookupNearestSymbolFrom<TableOp>(*this, getTableAttr());
+  if (!table)
+    return emitOpError() << "'" << getTable() << "' is not a stem.table";
+  // C2
+  if (getType() != table.getTableType())
+    return emitOpError() << "result type " << getType()
+                         << " is not that of the table, "
+                         << table.getTableType();
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Transformer
+//===----------------------------------------------------------------------===//
+
+LogicalResult EmbeddingOp::verify() {
+  // C1
+  if (failed(expectSize(*this, "rows of the result", dim(getResult(), 0),
+                        dim(getIds(), 0), "the number of ids")))
+    return failure();
+  // C2
+  return expectSize(*this, "columns of the result", dim(getResult(), 1),
+                    dim(getWeight(), 1), "the columns of the weight");
+}
+
+LogicalResult RMSNormOp::verify() {
+  // C1
+  int64_t columns = dim(getX(), 1), group = dim(getWeight(), 0);
+  if (ShapedType::isDynamic(columns) || ShapedType::isDynamic(group) ||
+      group == 0 || columns % group != 0)
+    return emitOpError() << "length of the weight (" << group
+                         << ") must divide the columns of x (" << columns
+                         << "), both static";
+  // C2
+  if (!(getEps().convertToDouble() > 0.0))
+    return emitOpError() << "eps must be positive, got "
+                         << getEps().convertToDouble();
+  // C3
+  return expectSameShape(*this, getResult(), getX(), "x");
+}
+
+LogicalResult LinearOp::verify() {
+  WeightShape weight = getWeightShape(getWeight().getType());
+  // C1
+  if (failed(expectSize(*this, "columns of x", dim(getX(), 1), weight.inputs,
+                        "the inputs of the weight")))
+    return failure();
+  // C2
+  if (failed(expectSize(*this, "columns of the result", dim(getResult(), 1),
+                        weight.outputs, "the outputs of the weight")) ||
+      failed(expectSize(*this, "rows of the result", dim(getResult(), 0),
+                        dim(getX(), 0), "the rows of x")))
+    return failure();
+  // C3
+  return expectBias(*this, getBias(), weight.outputs, "length of the bias");
+}
+
+LogicalResult RotaryAnglesOp::verify() {
+  // C1
+  ArrayRef<float> frequencies = getInvFreq();
+  if (frequencies.empty())
+    return emitOpError("inv_freq must not be empty");
+  for (float frequency : frequencies)
+    if (!(frequency > 0.0f))
+      return emitOpError() << "inv_freq must be positive, got " << frequency;
+  // C2
+  for (Value result : {getCos(), getSin()})
+    if (failed(expectSize(*this, "rows of a result", dim(result, 0),
+                          dim(getPositions(), 0), "the number of positions")) ||
+        failed(expectSize(*this, "columns of a result", dim(result, 1),
+                          frequencies.size(), "the length of inv_freq")))
+      return failure();
+  return success();
+}
+
+LogicalResult RopeOp::verify() {
+  // C1
+  if (failed(verifyCompatibleShape(getCos().getType(), getSin().getType())))
+    return emitOpError() << "cos and sin must have the same shape, got "
+                         << getCos().getType() << " and " << getSin().getType();
+  if (failed(expectSize(*this, "rows of cos and sin", dim(getCos(), 0),
+                        dim(getX(), 0), "the rows of x")))
+    return failure();
+  // C2
+  int64_t columns = dim(getX(), 1), half = dim(getCos(), 1);
+  if (ShapedType::isDynamic(columns) || ShapedType::isDynamic(half) ||
+      half == 0 || columns % (2 * half) != 0)
+    return emitOpError() << "head_dim (twice the columns of cos, " << half
+                         << ") must divide the columns of x (" << columns
+                         << "), both static";
+  // C3
+  return expectSameShape(*this, getResult(), getX(), "x");
+}
+
+LogicalResult AttentionOp::verify() {
+  int64_t headDim = getHeadDim();
+  int64_t queryColumns = dim(getQ(), 1), keyColumns = dim(getK(), 1);
+  // C1
+  if (headDim <= 0 || ShapedType::isDynamic(queryColumns) ||
+      ShapedType::isDynamic(keyColumns) || queryColumns % headDim != 0 ||
+      keyColumns % headDim != 0 || queryColumns == 0 || keyColumns == 0)
+    return emitOpError() << "head_dim (" << headDim
+                         << ") must divide the columns of q (" << queryColumns
+                         << ") and of k (" << keyColumns << "), both static";
+  // C2
+  if (failed(verifyCompatibleShape(getK().getType(), getV().getType())))
+    return emitOpError() << "k and v must have the same shape, got "
+                         << getK().getType() << " and " << getV().getType();
+  // C3
+  if (getQueryHeads() % getKeyValueHeads() != 0)
+    return emitOpError() << "the number of query heads (" << getQueryHeads()
+                         << ") must be a multiple of the number of key-value "
+                            "heads ("
+                         << getKeyValueHeads() << ")";
+  // C4
+  if (bool(getCache()) != bool(getLayer()))
+    return emitOpError("cache and layer must come together");
+  // C5
+  if (failed(expectSameShape(*this, getResult(), getQ(), "q")))
+    return failure();
+  // C6
+  if (getWindow() < 0)
+    return emitOpError() << "window must not be negative, got " << getWindow();
+  // C7
+  for (Value operand :
+       {Value(getK()), Value(getPositions()), Value(getSequences())})
+    if (failed(expectSize(*this, "rows of a token operand", dim(operand, 0),
+                          dim(getQ(), 0), "the rows of q")))
+      return failure();
+  return success();
+}
+
+LogicalResult DenseFFNOp::verify() {
+  WeightShape gate = getWeightShape(getGate().getType());
+  WeightShape up = getWeightShape(getUp().getType());
+  WeightShape down = getWeightShape(getDown().getType());
+  // C1
+  if (gate.inputs != up.inputs || gate.outputs != up.outputs)
+    return emitOpError() << "gate and up must have the same shape, got "
+                         << getGate().getType() << " and " << getUp().getType();
+  if (failed(expectSize(*this, "columns of x", dim(getX(), 1), gate.inputs,
+                        "the inputs of gate")))
+    return failure();
+  // C2
+  if (failed(expectSize(*this, "inputs of down", down.inputs, gate.outputs,
+                        "the outputs of gate")) ||
+      failed(expectSize(*this, "outputs of down", down.outputs, gate.inputs,
+                        "the inputs of gate")))
+    return failure();
+  // C3
+  if (failed(expectBias(*this, getGateBias(), gate.outputs,
+                        "length of gate_bias")) ||
+      failed(expectBias(*this, getUpBias(), up.outputs, "length of up_bias")) ||
+      failed(expectBias(*this, getDownBias(), down.outputs,
+                        "length of down_bias")))
+    return failure();
+  // C4
+  return expectSameShape(*this, getResult(), getX(), "x");
+}
+
+LogicalResult CrossEntropyOp::verify() {
+  // C1
+  if (failed(expectSize(*this, "columns of x", dim(getX(), 1),
+                        getWeightShape(getHead().getType()).inputs,
+                        "the inputs of head")))
+    return failure();
+  // C2
+  if (failed(expectSize(*this, "length of labels", dim(getLabels(), 0),
+                        dim(getX(), 0), "the rows of x")))
+    return failure();
+  return expectSize(*this, "length of the result", dim(getResult(), 0),
+                    dim(getX(), 0), "the rows of x");
+}
+
+//===----------------------------------------------------------------------===//
+// Tables
+//===----------------------------------------------------------------------===//
+
+LogicalResult TableRowsOp::verify() {
+  TableType table = getTable().getType();
+  auto rows = cast<ShapedType>(getRows().getType());
+  // C1
+  if (failed(expectSize(*this, "columns of rows", rows.getDimSize(1),
+                        table.getColumns(), "the columns of the table")))
+    return failure();
+  if (rows.getElementType() != table.getElementType())
+    return emitOpError() << "rows must have the element type of the table, "
+                         << table.getElementType() << ", got "
+                         << rows.getElementType();
+  // C2
+  return expectSize(*this, "length of index", dim(getIndex(), 0),
+                    dim(getIds(), 0), "the number of ids");
+}
+
+LogicalResult LookupOp::verify() {
+  // C1
+  if (failed(expectSize(*this, "rows of the result", dim(getResult(), 0),
+                        dim(getIndex(), 0), "the length of index")))
+    return failure();
+  // C2
+  return expectSize(*this, "columns of the result", dim(getResult(), 1),
+                    dim(getRows(), 1), "the columns of rows");
+}
+
+/// What the two forms of the STEM FFN share: gate, down and their biases.
+template <typename FFNOp>
+static LogicalResult verifyGateAndDown(FFNOp op, int64_t rowColumns,
+                                       const char *rows) {
+  WeightShape gate = getWeightShape(op.getGate().getType());
+  WeightShape down = getWeightShape(op.getDown().getType());
+  if (failed(expectSize(op, "columns of x", dim(op.getX(), 1), gate.inputs,
+                        "the inputs of gate")) ||
+      failed(expectSize(op, rows, rowColumns, gate.outputs,
+                        "the outputs of gate")) ||
+      failed(expectSize(op, "inputs of down", down.inputs, gate.outputs,
+                        "the outputs of gate")) ||
+      failed(expectSize(op, "outputs of down", down.outputs, gate.inputs,
+                        "the inputs of gate")) ||
+      failed(expectBias(op, op.getGateBias(), gate.outputs,
+                        "length of gate_bias")) ||
+      failed(expectBias(op, op.getDownBias(), down.outputs,
+                        "length of down_bias")))
+    return failure();
+  return expectSameShape(op, op.getResult(), op.getX(), "x");
+}
+
+LogicalResult GatedFFNOp::verify() {
+  // C2
+  if (failed(expectSize(*this, "rows of up", dim(getUp(), 0), dim(getX(), 0),
+                        "the rows of x")))
+    return failure();
+  // C1, C2, C3, C4, C5
+  return verifyGateAndDown(*this, dim(getUp(), 1), "columns of up");
+}
+
+LogicalResult FusedFFNOp::verify() {
+  // C3
+  if (failed(expectSize(*this, "length of index", dim(getIndex(), 0),
+                        dim(getX(), 0), "the rows of x")))
+    return failure();
+  // C1, C2, C4, C5, C6
+  return verifyGateAndDown(*this, dim(getRows(), 1), "columns of rows");
+}
+
+LogicalResult MapIdsOp::verify() {
+  // C1
+  if (failed(expectSize(*this, "length of the result", dim(getResult(), 0),
+                        dim(getIds(), 0), "the number of ids")))
+    return failure();
+  // C2
+  if (static_cast<int32_t>(getUnknown()) < 0)
+    return emitOpError() << "unknown must not be negative, got "
+                         << static_cast<int32_t>(getUnknown());
+  return success();
+}
+
+LogicalResult MixOp::verify() {
+  WeightShape a = getWeightShape(getA().getType());
+  WeightShape b = getWeightShape(getB().getType());
+  // C1
+  if (failed(expectSize(*this, "inputs of b", b.inputs, dim(getX(), 1),
+                        "the columns of x")) ||
+      // C2
+      failed(expectSize(*this, "inputs of a", a.inputs, b.outputs,
+                        "the outputs of b")) ||
+      // C3
+      failed(expectSize(*this, "outputs of a", a.outputs, dim(getUp(), 1),
+                        "the columns of up")) ||
+      failed(expectSize(*this, "rows of x", dim(getX(), 0), dim(getUp(), 0),
+                        "the rows of up")))
+    return failure();
+  // C4
+  return expectSameShape(*this, getResult(), getUp(), "up");
+}
+
+LogicalResult SelectUpOp::verify() {
+  WeightShape weight = getWeightShape(getWeight().getType());
+  // C1
+  if (failed(expectSize(*this, "columns of x", dim(getX(), 1), weight.inputs,
+                        "the inputs of the weight")) ||
+      // C2
+      failed(expectSize(*this, "outputs of the weight", weight.outputs,
+                        dim(getUp(), 1), "the columns of up")) ||
+      // C3
+      failed(expectSize(*this, "length of ids", dim(getIds(), 0),
+                        dim(getUp(), 0), "the rows of up")) ||
+      failed(expectSize(*this, "rows of x", dim(getX(), 0), dim(getUp(), 0),
+                        "the rows of up")))
+    return failure();
+  // C4
+  return expectSameShape(*this, getResult(), getUp(), "up");
+}
+
+//===----------------------------------------------------------------------===//
+// Schedule
+//===----------------------------------------------------------------------===//
+
+LogicalResult PackedMatmulOp::verify() {
+  PackedType b = getB().getType();
+  // C1
+  if (failed(expectSize(*this, "rows of acc", dim(getAcc(), 0), dim(getA(), 0),
+                        "the rows of a")))
+    return failure();
+  // C2
+  Type element = cast<ShapedType>(getA().getType()).getElementType();
+  if (element != b.getElementType())
+    return emitOpError() << "a and b must have the same element type, got "
+                         << element << " and " << b.getElementType();
+  // C3
+  bool onTensors = isa<RankedTensorType>(getAcc().getType());
+  if (isa<RankedTensorType>(getA().getType()) != onTensors ||
+      getResults().size() != (onTensors ? 1 : 0) ||
+      (onTensors && getResults().front().getType() != getAcc().getType()))
+    return emitOpError("must have one result of the type of acc on tensors and "
+                       "none on buffers");
+  // C4
+  int64_t k = dim(getA(), 1), n = dim(getAcc(), 1);
+  if ((!ShapedType::isDynamic(k) && k > b.getRows()) ||
+      (!ShapedType::isDynamic(n) && n > b.getColumns()))
+    return emitOpError() << "block " << k << " x " << n << " does not fit into "
+                         << b;
+  return success();
+}
+
+LogicalResult KVAppendOp::verify() {
+  // C1
+  if (getK().getType() != getV().getType())
+    return emitOpError() << "k and v must have the same type, got "
+                         << getK().getType() << " and " << getV().getType();
+  return success();
+}
+
+LogicalResult KVPageOp::verify() {
+  // C1
+  PackedType page = getType();
+  if ((getValues() ? page.getRows() : page.getColumns()) != kPageTokens)
+    return emitOpError() << "a page of " << (getValues() ? "values" : "keys")
+                         << " must hold " << kPageTokens << " positions, got "
+                         << page;
+  return success();
+}
+
+LogicalResult
+ParallelCallOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
+  // C1
+  auto callee = symbolTable.lookupNearestSymbolFrom<FunctionOpInterface>(
+      *this, getCalleeAttr());
+  if (!callee)
+    return emitOpError() << "'" << getCallee() << "' is not a function";
+  ArrayRef<Type> arguments = callee.getArgumentTypes();
+  bool matches = callee.getNumResults() == 0 &&
+                 arguments.size() == getCaptures().size() + 2 &&
+                 arguments[0].isIndex() && arguments[1].isIndex() &&
+                 llvm::equal(arguments.drop_front(2), getCaptures().getTypes());
+  if (!matches)
+    return emitOpError() << "'" << getCallee()
+                         << "' must take the task, the thread and the "
+                            "captures, and return nothing";
+  return success();
+}

@@ -1,0 +1,27 @@
+//===- Phases.cpp - What ends a phase -------------------------------------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "stem/Transforms/Phases.h"
+
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+
+using namespace mlir;
+
+LogicalResult stem::verifyPhase(ModuleOp module, StringRef phase,
+                                function_ref<bool(Operation *)> isLegal) {
+  bool allLegal = true;
+  module.walk<WalkOrder::PreOrder>([&](Operation *op) {
+    if (!isLegal(op)) {
+      op->emitOpError() << "does not belong at the end of the " << phase
+                        << " phase; a pass should have replaced it";
+      allLegal = false;
+    }
+    return isa<linalg::LinalgOp>(op) ? WalkResult::skip()
+                                     : WalkResult::advance();
+  });
+  return success(allLegal);
+}
