@@ -18,6 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -64,6 +65,10 @@ public:
   const std::vector<TensorInfo> &unlisted() const { return unlistedInfos; }
   const std::vector<std::string> &warnings() const { return warningList; }
 
+  /// Why a tensor that an index lists is not here; empty for a tensor that
+  /// nothing mentions.
+  std::string missingReason(std::string_view name) const;
+
   /// Rows [first, first + count) decoded to f32; `out` has count × rowElements
   /// places. Memory use does not depend on the tensor's size.
   void readF32(std::string_view name, uint64_t first, uint64_t count,
@@ -87,14 +92,17 @@ protected:
   /// The stored bytes of one tensor, as in the file.
   virtual std::span<const std::byte> stored(size_t tensor) const = 0;
   /// The stored row that holds this view's row.
-  virtual uint64_t storedRow(size_t tensor, uint64_t row) const { return row; }
-  virtual bool isReordered(size_t tensor) const { return false; }
+  virtual uint64_t storedRow(size_t /*tensor*/, uint64_t row) const {
+    return row;
+  }
+  virtual bool isReordered(size_t /*tensor*/) const { return false; }
   virtual void releaseBytes(size_t tensor,
                             std::span<const std::byte> data) const = 0;
 
   std::vector<TensorInfo> infos;
   std::vector<TensorInfo> unlistedInfos;
   std::vector<std::string> warningList;
+  std::map<std::string, std::string, std::less<>> missingReasons;
   std::string origin;
 
 private:

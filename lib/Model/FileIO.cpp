@@ -1,0 +1,181 @@
+//===- FileIO.cpp - Mapped files, durable writes --------------------------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "FileIO.h"
+
+#include "stem/Support/Error.h"
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+using namespace stem;
+
+namespace {
+
+std::string systemError() { return std::strerror(errno); }
+
+/// Closes on every way out.
+struct Descriptor {
+  int number;
+  ~Descriptor() {
+    if (number >= 0)
+      ::close(number);
+  }
+};
+
+int createExclusive(const std::filesystem::path &path) {
+  return ::open(path.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666);
+}
+
+void syncDescriptor(int descriptor, const std::filesystem::path &path) {
+  if (::fsync(descriptor) != 0)
+    fail("{}: cannot sync to disk: {}", path.string(), systemError());
+}
+
+} // namespace
+
+MappedFile::MappedFile(const std::filesystem::path &path) {
+  Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  if (file.number < 0)
+    fail("{}: cannot open: {}", path.string(), systemError());
+  struct stat status;
+  if (::fstat(file.number, &status) != 0 || !S_ISREG(status.st_mode))
+    fail("{}: not a regular file", path.string());
+  if (status.st_size == 0)
+    return;
+  size = static_cast<size_t>(status.st_size);
+  void *address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.number, 0);
+  if (address == MAP_FAILED)
+    fail("{}: cannot map {} bytes: {}", path.string(), size, systemError());
+  start = static_cast<const std::byte *>(address);
+}
+
+MappedFile::~MappedFile() {
+  if (start)
+    ::munmap(const_cast<std::byte *>(start), size);
+}
+
+void MappedFile::release(std::span<const std::byte> part) const {
+  if (part.empty() || part.data() < start ||
+      part.data() + part.size() > start + size)
+    return;
+  const size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const size_t first = (part.data() - start) / page * page;
+  const size_t end = part.data() - start + part.size();
+  ::madvise(const_cast<std::byte *>(start) + first, end - first, MADV_DONTNEED);
+}
+
+int stem::createTemporary(const std::filesystem::path &path,
+                          std::filesystem::path &temporary) {
+  static std::atomic<unsigned> counter = 0;
+  for (int attempt = 0; attempt < 100; ++attempt) {
+    temporary = path.parent_path() / fmt::format(".{}.tmp-{}-{}",
+                                                 path.filename().string(),
+                                                 ::getpid(), counter++);
+    int descriptor = createExclusive(temporary);
+    if (descriptor >= 0)
+      return descriptor;
+    if (errno != EEXIST)
+      break;
+  }
+  fail("{}: cannot create a file in this folder: {}", path.string(),
+       systemError());
+}
+
+void stem::writeAll(int descriptor, std::span<const std::byte> bytes,
+                    const std::filesystem::path &path) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR)
+      continue;
+    if (written < 0 && (errno == ENOSPC || errno == EDQUOT))
+      fail("{}: the disk is full with {} bytes left to write; free space or "
+           "choose another destination",
+           path.string(), bytes.size());
+    if (written < 0)
+      fail("{}: cannot write: {}", path.string(), systemError());
+    bytes = bytes.subspan(static_cast<size_t>(written));
+  }
+}
+
+void stem::syncPath(const std::filesystem::path &path) {
+  Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  if (file.number < 0)
+    fail("{}: cannot open to sync: {}", path.string(), systemError());
+  syncDescriptor(file.number, path);
+}
+
+void stem::writeNewFile(const std::filesystem::path &path,
+                        std::string_view text) {
+  Descriptor file{createExclusive(path)};
+  if (file.number < 0)
+    fail("{}: cannot create: {}", path.string(), systemError());
+  writeAll(file.number, std::as_bytes(std::span(text)), path);
+  syncDescriptor(file.number, path);
+}
+
+void stem::copyNewFile(const std::filesystem::path &source,
+                       const std::filesystem::path &path) {
+  const MappedFile from(source);
+  Descriptor file{createExclusive(path)};
+  if (file.number < 0)
+    fail("{}: cannot create: {}", path.string(), systemError());
+  // In pieces, so that a copy of a large file does not stay resident.
+  constexpr size_t piece = 16 << 20;
+  for (size_t at = 0; at < from.bytes().size(); at += piece) {
+    const auto part =
+        from.bytes().subspan(at, std::min(piece, from.bytes().size() - at));
+    writeAll(file.number, part, path);
+    from.release(part);
+  }
+  syncDescriptor(file.number, path);
+}
+
+std::string stem::printable(std::string_view text) {
+  std::string result;
+  for (const char c : text.substr(0, 200))
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)
+      result += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+    else
+      result += c;
+  if (text.size() > 200)
+    result += fmt::format("… ({} bytes)", text.size());
+  return result;
+}
+
+std::string stem::foreignFormat(std::span<const std::byte> beginning) {
+  const std::string_view text(reinterpret_cast<const char *>(beginning.data()),
+                              std::min<size_t>(beginning.size(), 64));
+  struct Format {
+    std::string_view magic;
+    std::string_view description;
+  };
+  static constexpr Format formats[] = {
+      {"version https://git-lfs",
+       "a Git LFS pointer, not the file itself; run `git lfs pull` in its "
+       "folder"},
+      {"PK\x03\x04",
+       "a zip archive (a PyTorch .ckpt or .bin checkpoint?); convert it to "
+       "safetensors first"},
+      {"\x80\x02", "a Python pickle; convert it to safetensors first"},
+      {"GGUF", "a GGUF file; give the file itself as the model"},
+      {"<!DOCTYPE", "an HTML page; download the file again"},
+      {"<!doctype", "an HTML page; download the file again"},
+      {"<html", "an HTML page; download the file again"},
+      {"\xff\xd8\xff", "a JPEG picture"},
+      {"\x89PNG", "a PNG picture"},
+  };
+  for (const Format &format : formats)
+    if (text.starts_with(format.magic))
+      return std::string(format.description);
+  return {};
+}

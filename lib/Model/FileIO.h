@@ -1,0 +1,65 @@
+//===- FileIO.h - Mapped files, durable writes ------------------*- C++ -*-===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEM_LIB_MODEL_FILEIO_H
+#define STEM_LIB_MODEL_FILEIO_H
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace stem {
+
+/// A whole file mapped read-only.
+class MappedFile {
+public:
+  explicit MappedFile(const std::filesystem::path &path);
+  MappedFile(const MappedFile &) = delete;
+  MappedFile &operator=(const MappedFile &) = delete;
+  ~MappedFile();
+
+  std::span<const std::byte> bytes() const { return {start, size}; }
+
+  /// Drops the pages that `part` touches; they are read again when needed.
+  void release(std::span<const std::byte> part) const;
+
+private:
+  const std::byte *start = nullptr;
+  size_t size = 0;
+};
+
+/// Creates a new file beside `path`, hidden, with a name of its own; gives its
+/// descriptor.
+int createTemporary(const std::filesystem::path &path,
+                    std::filesystem::path &temporary);
+
+void writeAll(int descriptor, std::span<const std::byte> bytes,
+              const std::filesystem::path &path);
+
+/// fsync of a file or folder.
+void syncPath(const std::filesystem::path &path);
+
+/// Writes a whole file that does not exist yet, and syncs it.
+void writeNewFile(const std::filesystem::path &path, std::string_view text);
+
+/// Copies into a file that does not exist yet, and syncs it.
+void copyNewFile(const std::filesystem::path &source,
+                 const std::filesystem::path &path);
+
+/// `text` fit for a message: control characters escaped, cut after 200 bytes.
+std::string printable(std::string_view text);
+
+/// What a file with this beginning is when it is plainly something else ("a Git
+/// LFS pointer: run `git lfs pull` …"); empty when it is nothing known.
+std::string foreignFormat(std::span<const std::byte> beginning);
+
+} // namespace stem
+
+#endif // STEM_LIB_MODEL_FILEIO_H

@@ -1,0 +1,28 @@
+//===- JsonText.h - Parsing JSON strictly -----------------------*- C++ -*-===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEM_LIB_MODEL_JSONTEXT_H
+#define STEM_LIB_MODEL_JSONTEXT_H
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+namespace stem {
+
+/// Parses an object; an Error for bad syntax, a key that appears twice in one
+/// object, nesting beyond 64 levels, or a value that is not an object. `name`
+/// stands for the file in messages.
+nlohmann::ordered_json parseJsonObject(std::string_view text,
+                                       const std::string &name);
+
+/// A value for a message: compact, cut short.
+std::string describeJson(const nlohmann::ordered_json &value);
+
+} // namespace stem
+
+#endif // STEM_LIB_MODEL_JSONTEXT_H

@@ -1,0 +1,154 @@
+//===- TensorSource.cpp - Named tensors of a model ------------------------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "stem/Model/TensorSource.h"
+
+#include "FileIO.h"
+#include "stem/Support/Error.h"
+
+#include <algorithm>
+#include <cstring>
+
+using namespace stem;
+
+uint64_t TensorInfo::rowElements() const {
+  uint64_t product = 1;
+  for (size_t i = shape.size() < 2 ? 0 : 1; i < shape.size(); ++i)
+    product *= shape[i];
+  return product;
+}
+
+std::string stem::formatShape(std::span<const uint64_t> shape) {
+  std::string result = "[";
+  for (size_t i = 0; i < shape.size(); ++i)
+    result += fmt::format("{}{}", i ? ", " : "", shape[i]);
+  return result + "]";
+}
+
+TensorSource::~TensorSource() = default;
+
+std::vector<std::string> TensorSource::names() const {
+  std::vector<std::string> result;
+  result.reserve(infos.size());
+  for (const TensorInfo &info : infos)
+    result.push_back(info.name);
+  return result;
+}
+
+const TensorInfo *TensorSource::find(std::string_view name) const {
+  const auto found = std::lower_bound(
+      infos.begin(), infos.end(), name,
+      [](const TensorInfo &info, std::string_view n) { return info.name < n; });
+  return found != infos.end() && found->name == name ? &*found : nullptr;
+}
+
+const TensorInfo &TensorSource::get(std::string_view name) const {
+  if (const TensorInfo *info = find(name))
+    return *info;
+  const std::string reason = missingReason(name);
+  fail("{}: there is no tensor \"{}\"{}{}", origin, printable(name),
+       reason.empty() ? "" : ": ", reason);
+}
+
+std::string TensorSource::missingReason(std::string_view name) const {
+  const auto found = missingReasons.find(name);
+  return found == missingReasons.end() ? std::string() : found->second;
+}
+
+/// Calls visit(stored bytes, number of rows) for runs of rows that lie one
+/// after the other in the file.
+template <typename Visit>
+void TensorSource::forEachRun(std::string_view name, uint64_t first,
+                              uint64_t count, Visit visit) const {
+  const TensorInfo &info = get(name);
+  if (first > info.rows() || count > info.rows() - first)
+    fail("{}: tensor \"{}\": rows [{}, {} + {}) were asked for, it has {}",
+         origin, printable(name), first, first, count, info.rows());
+  if (count == 0)
+    return;
+  const size_t tensor = static_cast<size_t>(&info - infos.data());
+  const auto data = stored(tensor);
+  const uint64_t rowBytes = data.size() / info.rows();
+  for (uint64_t row = first; row < first + count;) {
+    const uint64_t start = storedRow(tensor, row);
+    uint64_t run = 1;
+    if (!isReordered(tensor))
+      run = first + count - row;
+    else
+      while (row + run < first + count &&
+             storedRow(tensor, row + run) == start + run)
+        ++run;
+    visit(data.subspan(start * rowBytes, run * rowBytes), run);
+    row += run;
+  }
+}
+
+void TensorSource::readF32(std::string_view name, uint64_t first,
+                           uint64_t count, float *out) const {
+  const TensorInfo &info = get(name);
+  const uint64_t rowElements = info.rowElements();
+  forEachRun(name, first, count,
+             [&](std::span<const std::byte> data, uint64_t rows) {
+               decodeToF32(info.dtype, data.data(), rows * rowElements, out);
+               out += rows * rowElements;
+             });
+}
+
+void TensorSource::readBF16(std::string_view name, uint64_t first,
+                            uint64_t count, uint16_t *out) const {
+  const TensorInfo &info = get(name);
+  constexpr uint64_t piece = 4096; // a multiple of every block size
+  float decoded[piece];
+  forEachRun(name, first, count,
+             [&](std::span<const std::byte> data, uint64_t rows) {
+               if (info.dtype == DType::BF16) {
+                 if (!data.empty())
+                   std::memcpy(out, data.data(), data.size());
+                 out += data.size() / 2;
+                 return;
+               }
+               uint64_t left = rows * info.rowElements();
+               while (left) {
+                 const uint64_t n = std::min(left, piece);
+                 decodeToF32(info.dtype, data.data(), n, decoded);
+                 for (uint64_t i = 0; i < n; ++i)
+                   *out++ = f32ToBF16(decoded[i]);
+                 left -= n;
+                 data = data.subspan(n / dtypeBlockElements(info.dtype) *
+                                     dtypeBlockBytes(info.dtype));
+               }
+             });
+}
+
+void TensorSource::readRaw(std::string_view name, uint64_t first,
+                           uint64_t count, std::byte *out) const {
+  forEachRun(name, first, count,
+             [&](std::span<const std::byte> data, uint64_t) {
+               if (!data.empty())
+                 std::memcpy(out, data.data(), data.size());
+               out += data.size();
+             });
+}
+
+std::span<const std::byte> TensorSource::bytes(std::string_view name) const {
+  const size_t tensor = static_cast<size_t>(&get(name) - infos.data());
+  return isReordered(tensor) ? std::span<const std::byte>() : stored(tensor);
+}
+
+void TensorSource::release(std::string_view name, uint64_t first,
+                           uint64_t count) const {
+  const size_t tensor = static_cast<size_t>(&get(name) - infos.data());
+  forEachRun(name, first, count,
+             [&](std::span<const std::byte> data, uint64_t) {
+               releaseBytes(tensor, data);
+             });
+}
+
+void TensorSource::release(std::string_view name) const {
+  const size_t tensor = static_cast<size_t>(&get(name) - infos.data());
+  releaseBytes(tensor, stored(tensor));
+}
