@@ -120,11 +120,14 @@ typedef struct stem_packed {
 STEM_EXPORT int64_t stem_packed_bytes(int32_t dtype, int64_t rows, int64_t columns);
 
 /* C (M x N, row stride ldc) = A (M x K, row stride lda) * B[k0:k0+K, n0:n0+N],
-   plus the old C when accumulate is not 0. A has the element type of B, sums
-   are f32. A row of C depends on that row of A alone, bit for bit, whatever M
-   is. k0 and n0 are multiples of STEM_PANEL. Single-threaded. */
+   plus the old C when accumulate is not 0. B is a b_rows x b_columns matrix in
+   the layout of stem_packed whose panels start at `b`: the data of a packed
+   weight or a page of the cache. A has the element type of B, b_dtype; sums are
+   f32. A row of C depends on that row of A alone, bit for bit, whatever M is.
+   k0 and n0 are multiples of STEM_PANEL. Single-threaded. */
 STEM_EXPORT void stem_packed_matmul(stem_context *context, const void *a,
-                                    int64_t lda, const stem_packed *b,
+                                    int64_t lda, const void *b, int32_t b_dtype,
+                                    int64_t b_rows, int64_t b_columns,
                                     int64_t k0, int64_t n0, float *c,
                                     int64_t ldc, int64_t m, int64_t k,
                                     int64_t n, int32_t accumulate);
