@@ -1,0 +1,66 @@
+//===- Checkpoint.cpp - A model on disk, opened and checked ---------------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "stem/Model/Checkpoint.h"
+
+#include "stem/Support/Error.h"
+
+#include <algorithm>
+
+using namespace stem;
+namespace fs = std::filesystem;
+
+Checkpoint Checkpoint::open(const fs::path &path, const OpenOptions &options) {
+  Checkpoint result;
+  result.location = path;
+  if (!fs::exists(path))
+    fail("{}: no such file or folder; a Hugging Face folder or a GGUF file was "
+         "expected",
+         path.string());
+  if (fs::is_directory(path)) {
+    const fs::path config = path / "config.json";
+    if (!fs::exists(config))
+      fail("{}: there is no config.json; a Hugging Face folder has one",
+           path.string());
+    result.modelConfig =
+        ModelConfig::parse(readModelText(config), config.string());
+    const fs::path generation = path / "generation_config.json";
+    if (fs::exists(generation))
+      result.generationEnds =
+          generationEndTokens(readModelText(generation), generation.string());
+    result.source = openSafetensorsFolder(path, options);
+  } else if (path.extension() == ".safetensors") {
+    fail("{}: give the folder that holds this file and config.json",
+         path.string());
+  } else {
+    result.ggufFile = std::make_shared<const GgufFile>(GgufFile::open(path));
+    const GgufFile &file = *result.ggufFile;
+    result.modelConfig = ModelConfig::parse(
+        ggufConfigText(file), path.string() + ": config from metadata");
+    result.generationEnds =
+        generationEndTokens(ggufGenerationConfigText(file), path.string());
+    result.source = openGgufTensors(result.ggufFile);
+  }
+  result.modelWeights =
+      ModelWeights::resolve(result.modelConfig, *result.source);
+  return result;
+}
+
+std::vector<int64_t> Checkpoint::endTokens() const {
+  std::vector<int64_t> result = generationEnds;
+  for (const int64_t id : modelConfig.eosTokens)
+    if (std::find(result.begin(), result.end(), id) == result.end())
+      result.push_back(id);
+  return result;
+}
+
+std::vector<std::string> Checkpoint::warnings() const {
+  std::vector<std::string> result = modelConfig.warnings;
+  result.insert(result.end(), source->warnings().begin(),
+                source->warnings().end());
+  return result;
+}

@@ -1,0 +1,329 @@
+//===- ModelWeights.cpp - Which tensor plays which role -------------------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "stem/Model/ModelWeights.h"
+
+#include "FileIO.h"
+#include "stem/Support/Error.h"
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+using namespace stem;
+
+namespace {
+
+using Shape = std::vector<uint64_t>;
+
+class Resolver {
+public:
+  Resolver(const ModelConfig &config, const TensorSource &source)
+      : config(config), source(source) {}
+
+  ModelWeights resolve();
+
+private:
+  std::string require(const std::string &name, const Shape &shape);
+  std::string take(const std::string &name, const Shape &shape,
+                   bool isRequired);
+  void checkShape(const TensorInfo &info, const Shape &shape) const;
+  const TensorInfo &requireInfo(const std::string &name, const Shape &shape);
+
+  void resolveHead();
+  void resolveAttention(uint64_t layer, LayerWeights &weights);
+  void resolveFeedForward(uint64_t layer, LayerWeights &weights);
+  void resolveTable(uint64_t layer, LayerWeights &weights);
+  bool equalsEmbedding(const std::string &head) const;
+  void refuseUnused();
+  bool isReplacedUpProjection(const std::string &name) const;
+
+  const ModelConfig &config;
+  const TensorSource &source;
+  ModelWeights result;
+  std::set<std::string, std::less<>> used;
+};
+
+bool isRotaryTable(std::string_view name) {
+  return name.ends_with("rotary_emb.inv_freq") ||
+         name.ends_with("rotary_emb.cos_cached") ||
+         name.ends_with("rotary_emb.sin_cached");
+}
+
+void Resolver::checkShape(const TensorInfo &info, const Shape &shape) const {
+  if (info.shape != shape)
+    fail("{}: tensor \"{}\" has shape {}, config.json asks for {}",
+         info.file.string(), info.name, formatShape(info.shape),
+         formatShape(shape));
+}
+
+const TensorInfo &Resolver::requireInfo(const std::string &name,
+                                        const Shape &shape) {
+  const TensorInfo *info = source.find(name);
+  if (!info) {
+    const std::string reason = source.missingReason(name);
+    fail("{}: tensor \"{}\" {} is missing{}{}", source.description(), name,
+         formatShape(shape), reason.empty() ? "" : ": ", reason);
+  }
+  checkShape(*info, shape);
+  used.insert(name);
+  return *info;
+}
+
+std::string Resolver::require(const std::string &name, const Shape &shape) {
+  const TensorInfo &info = requireInfo(name, shape);
+  if (!isWeightType(info.dtype))
+    fail("{}: tensor \"{}\" has type {}; weights are F64, F32, F16 or BF16 (or "
+         "GGUF's block types)",
+         info.file.string(), name, dtypeName(info.dtype));
+  return name;
+}
+
+std::string Resolver::take(const std::string &name, const Shape &shape,
+                           bool isRequired) {
+  return isRequired || source.find(name) ? require(name, shape) : "";
+}
+
+/// Compares without holding more than a few rows.
+bool Resolver::equalsEmbedding(const std::string &head) const {
+  const uint64_t width = config.hiddenSize;
+  std::vector<float> a(width), b(width);
+  for (uint64_t row = 0; row < config.vocabSize; ++row) {
+    source.readF32(head, row, 1, a.data());
+    source.readF32(result.embedding, row, 1, b.data());
+    if (std::memcmp(a.data(), b.data(), width * sizeof(float)) != 0)
+      return false;
+    if (row % 1024 == 0) {
+      source.release(head, 0, row);
+      source.release(result.embedding, 0, row);
+    }
+  }
+  source.release(head);
+  source.release(result.embedding);
+  return true;
+}
+
+void Resolver::resolveHead() {
+  const std::string head = "lm_head.weight";
+  const Shape shape = {config.vocabSize, config.hiddenSize};
+  result.embedding = require("model.embed_tokens.weight", shape);
+  result.finalNorm = require("model.norm.weight", {config.hiddenSize});
+  result.isHeadTied = config.tieEmbeddings;
+  if (!config.tieEmbeddings) {
+    if (!source.find(head) && source.missingReason(head).empty())
+      fail("{}: tensor \"{}\" is missing and config.json does not tie it; if "
+           "the "
+           "head is the embedding, set \"tie_word_embeddings\": true",
+           source.description(), head);
+    result.head = require(head, shape);
+    return;
+  }
+  result.head = result.embedding;
+  if (!source.find(head))
+    return;
+  require(head, shape);
+  if (!equalsEmbedding(head))
+    fail("{}: config.json ties the head to the embedding, but \"{}\" differs "
+         "from \"{}\"; set \"tie_word_embeddings\": false to use it",
+         source.description(), head, result.embedding);
+  result.ignored.push_back(head);
+}
+
+void Resolver::resolveAttention(uint64_t layer, LayerWeights &weights) {
+  const auto name = [&](std::string_view suffix) {
+    return layerTensorName(layer, suffix);
+  };
+  const uint64_t d = config.hiddenSize, q = config.queryWidth(),
+                 k = config.keyValueWidth();
+  if (!config.normAfterBlock)
+    weights.inputNorm = require(name("input_layernorm.weight"), {d});
+  weights.queryProj = require(name("self_attn.q_proj.weight"), {q, d});
+  weights.keyProj = require(name("self_attn.k_proj.weight"), {k, d});
+  weights.valueProj = require(name("self_attn.v_proj.weight"), {k, d});
+  weights.outputProj = require(name("self_attn.o_proj.weight"), {d, q});
+  // Qwen2 always has these three; no flag of its config says so.
+  const bool hasBias =
+      config.attentionBias || config.family == ModelFamily::Qwen2;
+  weights.queryBias = take(name("self_attn.q_proj.bias"), {q}, hasBias);
+  weights.keyBias = take(name("self_attn.k_proj.bias"), {k}, hasBias);
+  weights.valueBias = take(name("self_attn.v_proj.bias"), {k}, hasBias);
+  weights.outputBias =
+      take(name("self_attn.o_proj.bias"), {d}, config.attentionBias);
+  if (config.qkNorm != QkNorm::None) {
+    const bool isPerHead = config.qkNorm == QkNorm::PerHead;
+    weights.queryNorm = require(name("self_attn.q_norm.weight"),
+                                {isPerHead ? config.headDim : q});
+    weights.keyNorm = require(name("self_attn.k_norm.weight"),
+                              {isPerHead ? config.headDim : k});
+  }
+  weights.postAttentionNorm =
+      require(name("post_attention_layernorm.weight"), {d});
+  if (config.normAfterBlock)
+    weights.postFeedForwardNorm =
+        require(name("post_feedforward_layernorm.weight"), {d});
+}
+
+void Resolver::resolveTable(uint64_t layer, LayerWeights &weights) {
+  const auto name = [&](std::string_view suffix) {
+    return layerTensorName(layer, suffix);
+  };
+  const StemSection &stem = *config.stem;
+  const uint64_t vocab = config.vocabSize, f = config.intermediateSize;
+  weights.upTable = name("mlp.up_table.weight");
+  const TensorInfo &table = requireInfo(weights.upTable, {vocab, f});
+  if (dtypeConfigName(table.dtype) != stem.rowDType)
+    fail("{}: tensor \"{}\" has type {}, stem.row_dtype is \"{}\"",
+         table.file.string(), table.name, dtypeName(table.dtype),
+         stem.rowDType);
+  if (table.dtype == DType::U8) {
+    weights.upTableScale = require(name("mlp.up_table.scale"), {vocab});
+    weights.upTableMinimum = require(name("mlp.up_table.minimum"), {vocab});
+  }
+  if (stem.rank) {
+    weights.upMixA = require(name("mlp.up_mix.a.weight"), {f, stem.rank});
+    weights.upMixB =
+        require(name("mlp.up_mix.b.weight"), {stem.rank, config.hiddenSize});
+  }
+  if (!stem.select)
+    return;
+  weights.upProj = require(name("mlp.up_proj.weight"), {f, config.hiddenSize});
+  weights.upBias = take(name("mlp.up_proj.bias"), {f}, config.mlpBias);
+  weights.upSelectIds = name("mlp.up_select.ids");
+  const TensorInfo *ids = source.find(weights.upSelectIds);
+  const Shape shape = ids && ids->shape.size() == 1 ? ids->shape : Shape{vocab};
+  const DType type = requireInfo(weights.upSelectIds, shape).dtype;
+  if (shape[0] > vocab)
+    fail("{}: tensor \"{}\" has {} ids, the vocabulary {}",
+         source.description(), weights.upSelectIds, shape[0], vocab);
+  if (type != DType::I32 && type != DType::I64)
+    fail("{}: tensor \"{}\" has type {}; I32 or I64 was expected",
+         source.description(), weights.upSelectIds, dtypeName(type));
+}
+
+void Resolver::resolveFeedForward(uint64_t layer, LayerWeights &weights) {
+  const auto name = [&](std::string_view suffix) {
+    return layerTensorName(layer, suffix);
+  };
+  const uint64_t d = config.hiddenSize, f = config.intermediateSize;
+  weights.gateProj = require(name("mlp.gate_proj.weight"), {f, d});
+  weights.downProj = require(name("mlp.down_proj.weight"), {d, f});
+  weights.gateBias = take(name("mlp.gate_proj.bias"), {f}, config.mlpBias);
+  weights.downBias = take(name("mlp.down_proj.bias"), {d}, config.mlpBias);
+  if (config.layers[layer].isStem)
+    return resolveTable(layer, weights);
+  weights.upProj = require(name("mlp.up_proj.weight"), {f, d});
+  weights.upBias = take(name("mlp.up_proj.bias"), {f}, config.mlpBias);
+}
+
+/// A dense shard that conversion left as it was still has the matrix that the
+/// table replaces; the index leaves it out.
+bool Resolver::isReplacedUpProjection(const std::string &name) const {
+  for (uint64_t layer = 0; layer < config.layerCount(); ++layer)
+    if (config.layers[layer].isStem &&
+        (name == layerTensorName(layer, "mlp.up_proj.weight") ||
+         name == layerTensorName(layer, "mlp.up_proj.bias")))
+      return true;
+  return false;
+}
+
+void Resolver::refuseUnused() {
+  std::vector<std::string> unused;
+  for (const TensorInfo &info : source.tensors()) {
+    if (used.count(info.name))
+      continue;
+    if (isRotaryTable(info.name))
+      result.ignored.push_back(info.name);
+    else
+      unused.push_back(info.name);
+  }
+  for (const TensorInfo &info : source.unlisted()) {
+    if (isRotaryTable(info.name) || isReplacedUpProjection(info.name))
+      result.ignored.push_back(info.name);
+    else
+      unused.push_back(info.name + " (not in the index)");
+  }
+  if (unused.empty())
+    return;
+  std::string list;
+  for (size_t i = 0; i < std::min<size_t>(unused.size(), 5); ++i)
+    list += fmt::format("{}{}", i ? ", " : "", printable(unused[i]));
+  fail("{}: {} tensors have no place in a {} model of {} layers: {}{}; the "
+       "model "
+       "computes something that is not supported, or config.json does not "
+       "belong "
+       "to it",
+       source.description(), unused.size(), familyName(config.family),
+       config.layerCount(), list, unused.size() > 5 ? ", …" : "");
+}
+
+ModelWeights Resolver::resolve() {
+  resolveHead();
+  result.layers.resize(config.layerCount());
+  for (uint64_t layer = 0; layer < config.layerCount(); ++layer) {
+    resolveAttention(layer, result.layers[layer]);
+    resolveFeedForward(layer, result.layers[layer]);
+  }
+  refuseUnused();
+  return std::move(result);
+}
+
+} // namespace
+
+std::string stem::layerTensorName(uint64_t layer, std::string_view suffix) {
+  return fmt::format("model.layers.{}.{}", layer, suffix);
+}
+
+ModelWeights ModelWeights::resolve(const ModelConfig &config,
+                                   const TensorSource &source) {
+  return Resolver(config, source).resolve();
+}
+
+std::vector<std::string> ModelWeights::layerNames(const LayerWeights &layer) {
+  const std::string *roles[] = {
+      &layer.inputNorm,
+      &layer.queryProj,
+      &layer.queryBias,
+      &layer.keyProj,
+      &layer.keyBias,
+      &layer.valueProj,
+      &layer.valueBias,
+      &layer.queryNorm,
+      &layer.keyNorm,
+      &layer.outputProj,
+      &layer.outputBias,
+      &layer.postAttentionNorm,
+      &layer.gateProj,
+      &layer.gateBias,
+      &layer.upProj,
+      &layer.upBias,
+      &layer.upTable,
+      &layer.upTableScale,
+      &layer.upTableMinimum,
+      &layer.upMixA,
+      &layer.upMixB,
+      &layer.upSelectIds,
+      &layer.downProj,
+      &layer.downBias,
+      &layer.postFeedForwardNorm,
+  };
+  std::vector<std::string> result;
+  for (const std::string *name : roles)
+    if (!name->empty())
+      result.push_back(*name);
+  return result;
+}
+
+std::vector<std::string> ModelWeights::names() const {
+  std::vector<std::string> result = {embedding};
+  for (const LayerWeights &layer : layers)
+    for (std::string &name : layerNames(layer))
+      result.push_back(std::move(name));
+  result.push_back(finalNorm);
+  if (!isHeadTied)
+    result.push_back(head);
+  return result;
+}
