@@ -175,7 +175,7 @@ private:
   }
 
   static constexpr const char *WordClass =
-      "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}";
+      "\\p{Alphabetic}\\p{M}\\p{N}\\p{Pc}";
 
   std::string_view pattern;
   const std::string &where;
