@@ -50,9 +50,9 @@ struct ChatContext {
 
   void charge(uint64_t amount) {
     if (amount > maxWork - work)
-      fail("rendering takes too much work; the template loops or repeats too "
-           "much, or the messages are longer than {} bytes in sum",
-           maxWork / 8);
+      fail("rendering takes more than {} units of work (bytes and steps); the "
+           "template loops or repeats too much, or the messages are too long",
+           maxWork);
     work += amount;
   }
 };
