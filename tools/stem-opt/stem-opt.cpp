@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "stem/Dialect/Stem/StemBufferizable.h"
 #include "stem/Dialect/Stem/StemDialect.h"
 #include "stem/Transforms/Passes.h"
 
@@ -20,6 +21,7 @@ int main(int argc, char **argv) {
   mlir::registerAllDialects(registry);
   mlir::registerAllExtensions(registry);
   registry.insert<stem::StemDialect>();
+  stem::registerBufferizableModels(registry);
   return mlir::asMainReturnCode(
       mlir::MlirOptMain(argc, argv, "Stem optimizer driver\n", registry));
 }

@@ -47,6 +47,10 @@ void KVAppendOp::getEffects(Effects &effects) {
   effects.emplace_back(MemoryEffects::Write::get());
 }
 
+void AttendOp::getEffects(Effects &effects) {
+  effects.emplace_back(MemoryEffects::Read::get());
+}
+
 void KVPageOp::getEffects(Effects &effects) {
   effects.emplace_back(MemoryEffects::Read::get());
 }
@@ -75,6 +79,8 @@ bool GatedFFNOp::isTokenOperand(unsigned index) {
 bool FusedFFNOp::isTokenOperand(unsigned index) {
   return isOneOf(*this, index, {getX(), getIndex()});
 }
+bool AttendOp::isTokenOperand(unsigned index) { return index < 3; }
+bool KVAppendOp::isTokenOperand(unsigned index) { return index < 4; }
 bool MixOp::isTokenOperand(unsigned index) {
   return isOneOf(*this, index, {getUp(), getX()});
 }
@@ -176,14 +182,22 @@ OpCost RopeOp::getCost(int64_t tokens) {
 }
 
 // Causal: on average half of the keys, within the window.
-OpCost AttentionOp::getCost(int64_t tokens) {
-  int64_t rows = rowsOf(getQ(), tokens);
+template <typename Op> static OpCost attentionCost(Op op, int64_t tokens) {
+  int64_t rows = rowsOf(op.getQ(), tokens);
   int64_t keys = (rows + 1) / 2;
-  if (getWindow() > 0)
-    keys = std::min(keys, static_cast<int64_t>(getWindow()));
-  int64_t columns = getQueryHeads() * static_cast<int64_t>(getHeadDim());
-  return {4 * rows * keys * columns + 5 * rows * keys * getQueryHeads(),
-          streamedBytes(*this, tokens), 0};
+  if (op.getWindow() > 0)
+    keys = std::min(keys, static_cast<int64_t>(op.getWindow()));
+  int64_t heads = op.getQueryHeads();
+  int64_t columns = heads * static_cast<int64_t>(op.getHeadDim());
+  return {4 * rows * keys * columns + 5 * rows * keys * heads,
+          streamedBytes(op, tokens), 0};
+}
+
+OpCost AttentionOp::getCost(int64_t tokens) {
+  return attentionCost(*this, tokens);
+}
+OpCost AttendOp::getCost(int64_t tokens) {
+  return attentionCost(*this, tokens);
 }
 
 OpCost DenseFFNOp::getCost(int64_t tokens) {

@@ -439,6 +439,28 @@ LogicalResult KVAppendOp::verify() {
   return success();
 }
 
+LogicalResult AttendOp::verify() {
+  int64_t headDim = getHeadDim(), heads = getKvHeads();
+  int64_t columns = dim(getQ(), 1);
+  // C1
+  if (headDim <= 0 || ShapedType::isDynamic(columns) || columns % headDim != 0)
+    return emitOpError() << "head_dim (" << headDim
+                         << ") must divide the columns of q (" << columns
+                         << "), static";
+  // C2
+  if (heads <= 0 || getQueryHeads() % heads != 0)
+    return emitOpError() << "the number of query heads (" << getQueryHeads()
+                         << ") must be a multiple of kv_heads (" << heads
+                         << ")";
+  // C3
+  if (failed(expectSameShape(*this, getResult(), getQ(), "q")))
+    return failure();
+  // C4
+  if (getWindow() < 0)
+    return emitOpError() << "window must not be negative, got " << getWindow();
+  return success();
+}
+
 LogicalResult KVPageOp::verify() {
   // C1
   PackedType page = getType();

@@ -38,6 +38,15 @@ def Stem_Dialect : Dialect {
     static constexpr ::llvm::StringLiteral kEntryAttr = "stem.entry";
     /// Argument attribute: ids in this vector lie in [0, bound).
     static constexpr ::llvm::StringLiteral kIdBoundAttr = "stem.id_bound";
+    /// Argument attributes: the stem.param or stem.table bound to it.
+    static constexpr ::llvm::StringLiteral kParamAttr = "stem.param";
+    static constexpr ::llvm::StringLiteral kTableAttr = "stem.table";
+    /// Argument attribute: its name in the artefact's description.
+    static constexpr ::llvm::StringLiteral kNameAttr = "stem.name";
+    /// Argument attribute: what its dynamic rows count, "tokens" or "outputs".
+    static constexpr ::llvm::StringLiteral kRowsAttr = "stem.rows";
+    /// Argument attribute (unit): the returned value is built here.
+    static constexpr ::llvm::StringLiteral kOutputAttr = "stem.output";
 
     void registerTypes();
   }];

@@ -46,7 +46,8 @@ def Stem_PackedMatmulOp : Stem_Op<"packed_matmul", [
 }
 
 def Stem_KVAppendOp : Stem_Op<"kv_append", [
-    DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
+    DeclareOpInterfaceMethods<MemoryEffectsOpInterface>,
+    DeclareOpInterfaceMethods<Stem_TokenwiseOpInterface>]> {
   let summary = "Write keys and values of tokens into the cache";
   let description = [{
     `k` and `v` are `[T, G*E]`. A token whose sequence is negative is padding
@@ -60,6 +61,32 @@ def Stem_KVAppendOp : Stem_Op<"kv_append", [
     attr-dict `:` type($k) `,` type($v) `,` type($positions) `,` type($sequences)
   }];
   let hasVerifier = 1;
+}
+
+def Stem_AttendOp : Stem_TokenwiseOp<"attend", [
+    DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
+  let summary = "Attention over a cache that holds the step's keys already";
+  let description = [{
+    What is left of `stem.attention` with a cache once `stem.kv_append` has
+    written the keys and values: `q` is `[T, H*E]`, the result has its shape.
+
+    Constraints: C1 `head_dim` divides the columns of `q`; C2 the number of
+    query heads is a multiple of `kv_heads`; C3 the result has the shape of
+    `q`; C4 `window` is not negative.
+  }];
+  let arguments = (ins Stem_FloatMatrix:$q, Stem_IdVector:$positions,
+                       Stem_IdVector:$sequences, Stem_KVCacheType:$cache,
+                       Index:$layer, I64Attr:$head_dim, I64Attr:$kv_heads,
+                       F64Attr:$scale,
+                       DefaultValuedAttr<I64Attr, "0">:$window);
+  let results = (outs Stem_FloatMatrix:$result);
+  let assemblyFormat = [{
+    $q `at` $positions `of` $sequences `cache` $cache `[` $layer `]` attr-dict
+    `:` type($q) `,` type($positions) `,` type($sequences) `->` type($result)
+  }];
+  let extraClassDeclaration = [{
+    int64_t getQueryHeads() { return getQ().getType().getDimSize(1) / getHeadDim(); }
+  }];
 }
 
 def Stem_KVPageOp : Stem_Op<"kv_page", [

@@ -1,0 +1,73 @@
+//===- BindParams.cpp - Parameters as arguments of entries ----------------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "stem/Dialect/Stem/StemDialect.h"
+#include "stem/Transforms/Passes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace stem {
+#define GEN_PASS_DEF_STEMBINDPARAMSPASS
+#include "stem/Transforms/Passes.h.inc"
+} // namespace stem
+
+using namespace mlir;
+using namespace stem;
+
+namespace {
+
+struct BindParamsPass
+    : public stem::impl::StemBindParamsPassBase<BindParamsPass> {
+  void runOnOperation() override {
+    for (auto function : getOperation().getOps<func::FuncOp>()) {
+      if (function->hasAttr(StemDialect::kEntryAttr)) {
+        bind<ParamLoadOp>(function, StemDialect::kParamAttr);
+        bind<TableLoadOp>(function, StemDialect::kTableAttr);
+        continue;
+      }
+      function.walk([&](Operation *op) {
+        if (!isa<ParamLoadOp, TableLoadOp>(op))
+          return;
+        op->emitOpError("stands in a function that is not an entry; pass the "
+                        "value as an argument");
+        signalPassFailure();
+      });
+    }
+  }
+
+  static FlatSymbolRefAttr symbolOf(ParamLoadOp op) {
+    return op.getParamAttr();
+  }
+  static FlatSymbolRefAttr symbolOf(TableLoadOp op) {
+    return op.getTableAttr();
+  }
+
+  /// One argument for each distinct (symbol, type), in order of first load.
+  template <typename LoadOp>
+  void bind(func::FuncOp function, StringRef attribute) {
+    llvm::DenseMap<std::pair<Attribute, Type>, Value> bound;
+    SmallVector<LoadOp> loads;
+    function.walk([&](LoadOp load) { loads.push_back(load); });
+    for (LoadOp load : loads) {
+      Value &argument = bound[{symbolOf(load), load.getType()}];
+      if (!argument) {
+        unsigned index = function.getNumArguments();
+        NamedAttribute binding(StringAttr::get(&getContext(), attribute),
+                               symbolOf(load));
+        if (failed(function.insertArgument(
+                index, load.getType(),
+                DictionaryAttr::get(&getContext(), binding), load.getLoc())))
+          return signalPassFailure();
+        argument = function.getArgument(index);
+      }
+      load.replaceAllUsesWith(argument);
+      load.erase();
+    }
+  }
+};
+
+} // namespace

@@ -1,0 +1,37 @@
+//===- ToLinalg.h - Patterns of stem-to-linalg, by family -----------------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEM_LIB_TRANSFORMS_TOLINALG_H
+#define STEM_LIB_TRANSFORMS_TOLINALG_H
+
+#include "mlir/IR/PatternMatch.h"
+
+namespace stem {
+
+struct ToLinalgOptions {
+  int64_t ffnBlock;
+  int64_t vocabularyBlock;
+};
+
+/// The widest block of at most `limit` columns that is a multiple of one panel
+/// and divides `columns`; all columns when there is none.
+int64_t chooseBlock(int64_t columns, int64_t limit);
+
+/// rms_norm, rotary_angles, rope, embedding, lookup, map_ids.
+void populateElementwisePatterns(mlir::RewritePatternSet &patterns);
+/// linear, cross_entropy, mix, select_up.
+void populateMatrixPatterns(mlir::RewritePatternSet &patterns,
+                            const ToLinalgOptions &options);
+/// dense_ffn, gated_ffn, fused_ffn.
+void populateFFNPatterns(mlir::RewritePatternSet &patterns,
+                         const ToLinalgOptions &options);
+/// attend on a tile of one sequence.
+void populateAttentionPatterns(mlir::RewritePatternSet &patterns);
+
+} // namespace stem
+
+#endif // STEM_LIB_TRANSFORMS_TOLINALG_H

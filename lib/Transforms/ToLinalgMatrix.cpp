@@ -1,0 +1,291 @@
+//===- ToLinalgMatrix.cpp - Matrix products and the loss ------------------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "FFNLowering.h"
+#include "TilingUtils.h"
+#include "ToLinalg.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+
+using namespace mlir;
+using namespace stem;
+
+namespace {
+
+/// x * weight^T as f32 `[T, N]`: by the matrix kernels when packed, else by a
+/// plain loop nest.
+Value multiply(OpBuilder &b, Location loc, Value x, Value weight) {
+  WeightShape shape = getWeightShape(weight.getType());
+  Type f32 = b.getF32Type();
+  Value acc = emptyTensor(
+      b, loc,
+      {tensor::getMixedSize(b, loc, x, 0), b.getIndexAttr(shape.outputs)}, f32);
+  if (auto packed = dyn_cast<PackedType>(weight.getType())) {
+    x = convertTensor(b, loc, x, packed.getElementType());
+    return multiplyPacked(b, loc, x, weight, acc, nullptr, nullptr, false);
+  }
+  Value zero = arith::ConstantOp::create(b, loc, b.getF32FloatAttr(0.0f));
+  acc = linalg::FillOp::create(b, loc, zero, acc).getResult(0);
+  return buildGeneric(
+      b, loc, 3, true, {{x, {0, 2}}, {weight, {1, 2}}}, {{acc, {0, 1}}},
+      [&](OpBuilder &nb, Location l, ValueRange arguments) {
+        Value product =
+            arith::MulFOp::create(nb, l, convertFloat(nb, l, arguments[0], f32),
+                                  convertFloat(nb, l, arguments[1], f32));
+        return SmallVector<Value>{
+            arith::AddFOp::create(nb, l, arguments[2], product)};
+      })[0];
+}
+
+// Pattern: linear(x, w, b) -> x w^T (+ b)
+struct LowerLinear : OpRewritePattern<LinearOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(LinearOp op,
+                                PatternRewriter &b) const override {
+    if (op.getType().getElementType().isF64())
+      return b.notifyMatchFailure(op, "f64 runs in the interpreter only");
+    Value result = multiply(b, op.getLoc(), op.getX(), op.getWeight());
+    if (op.getBias())
+      result = addBias(b, op.getLoc(), result, op.getBias());
+    b.replaceOp(op, convertTensor(b, op.getLoc(), result,
+                                  op.getType().getElementType()));
+    return success();
+  }
+};
+
+// Pattern: mix(up, x, a, b) -> up + a (b x)
+struct LowerMix : OpRewritePattern<MixOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(MixOp op, PatternRewriter &b) const override {
+    Location loc = op.getLoc();
+    Value inner = multiply(b, loc, op.getX(), op.getB());
+    inner = convertTensor(
+        b, loc, inner,
+        cast<RankedTensorType>(op.getX().getType()).getElementType());
+    Value term = multiply(b, loc, inner, op.getA());
+    Type element = op.getType().getElementType();
+    Value out = emptyLike(b, loc, op.getUp(), element);
+    b.replaceOp(
+        op, buildGeneric(
+                b, loc, 2, false, {{op.getUp(), {0, 1}}, {term, {0, 1}}},
+                {{out, {0, 1}}},
+                [&](OpBuilder &nb, Location l, ValueRange arguments) {
+                  Value up = convertFloat(nb, l, arguments[0], nb.getF32Type());
+                  Value sum = arith::AddFOp::create(nb, l, up, arguments[1]);
+                  return SmallVector<Value>{convertFloat(nb, l, sum, element)};
+                }));
+    return success();
+  }
+};
+
+// Pattern: select_up(up, x, w, ids, selected) -> isSelected ? x w^T : up
+struct LowerSelectUp : OpRewritePattern<SelectUpOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(SelectUpOp op,
+                                PatternRewriter &b) const override {
+    Location loc = op.getLoc();
+    Value dense = multiply(b, loc, op.getX(), op.getWeight());
+    Type i32 = b.getI32Type();
+    Value zero = arith::ConstantIntOp::create(b, loc, 0, 32);
+    Value flags = emptyLike(b, loc, op.getIds(), i32);
+    flags = linalg::FillOp::create(b, loc, zero, flags).getResult(0);
+    flags = buildGeneric(
+        b, loc, 2, true, {{op.getIds(), {0}}, {op.getSelected(), {1}}},
+        {{flags, {0}}}, [&](OpBuilder &nb, Location l, ValueRange arguments) {
+          Value equal = arith::CmpIOp::create(nb, l, arith::CmpIPredicate::eq,
+                                              arguments[0], arguments[1]);
+          Value one = arith::ExtUIOp::create(nb, l, i32, equal);
+          return SmallVector<Value>{
+              arith::OrIOp::create(nb, l, arguments[2], one)};
+        })[0];
+    Type element = op.getType().getElementType();
+    Value out = emptyLike(b, loc, op.getUp(), element);
+    b.replaceOp(op,
+                buildGeneric(
+                    b, loc, 2, false,
+                    {{op.getUp(), {0, 1}}, {dense, {0, 1}}, {flags, {0}}},
+                    {{out, {0, 1}}},
+                    [&](OpBuilder &nb, Location l, ValueRange arguments) {
+                      Value none = arith::ConstantIntOp::create(nb, l, 0, 32);
+                      Value selected = arith::CmpIOp::create(
+                          nb, l, arith::CmpIPredicate::ne, arguments[2], none);
+                      Value up = convertFloat(nb, l, arguments[0], element);
+                      Value matrix = convertFloat(nb, l, arguments[1], element);
+                      return SmallVector<Value>{
+                          arith::SelectOp::create(nb, l, selected, matrix, up)};
+                    }));
+    return success();
+  }
+};
+
+/// The loss over blocks of the vocabulary, in the online form of logsumexp: a
+/// running maximum, the sum of exponentials below it, and the label's logit.
+class VocabularyLoop {
+public:
+  VocabularyLoop(OpBuilder &b, CrossEntropyOp op, int64_t limit)
+      : b(b), loc(op.getLoc()), op(op), f32(b.getF32Type()) {
+    vocabulary = getWeightShape(op.getHead().getType()).outputs;
+    // Blocks of whole panels; the last may be narrower.
+    block =
+        std::min<int64_t>(std::max<int64_t>(limit / 64 * 64, 64), vocabulary);
+  }
+
+  Value build() {
+    Value lowest = constant(-std::numeric_limits<float>::infinity());
+    Value zero = constant(0.0f);
+    SmallVector<Value> state = {perToken(lowest), perToken(zero),
+                                perToken(zero)};
+    Value first = index(0), last = index(vocabulary), step = index(block);
+    auto loop = scf::ForOp::create(
+        b, loc, first, last, step, state,
+        [&](OpBuilder &body, Location, Value column, ValueRange iterArgs) {
+          OpBuilder::InsertionGuard guard(b);
+          b.setInsertionPoint(body.getInsertionBlock(),
+                              body.getInsertionPoint());
+          scf::YieldOp::create(b, loc, visit(column, iterArgs));
+        });
+    return finish(loop.getResults());
+  }
+
+private:
+  Value index(int64_t value) {
+    return arith::ConstantIndexOp::create(b, loc, value);
+  }
+  Value constant(float value) {
+    return arith::ConstantOp::create(b, loc, b.getF32FloatAttr(value));
+  }
+  OpFoldResult tokens() { return tensor::getMixedSize(b, loc, op.getX(), 0); }
+  Value perToken(Value value) {
+    Value empty = emptyTensor(b, loc, {tokens()}, f32);
+    return linalg::FillOp::create(b, loc, value, empty).getResult(0);
+  }
+
+  /// Logits of columns [column, column + width).
+  Value logits(Value column) {
+    OpFoldResult width = b.getIndexAttr(block);
+    if (vocabulary % block != 0) {
+      Value left = arith::SubIOp::create(b, loc, index(vocabulary), column);
+      width = Value(arith::MinUIOp::create(b, loc, left, index(block)));
+    }
+    Value buffer = emptyTensor(b, loc, {tokens(), b.getIndexAttr(block)}, f32);
+    Value acc = extractSlice(
+        b, loc, buffer,
+        {fullRange(b, loc, buffer, 0), {b.getIndexAttr(0), width}});
+    return multiplyPacked(b, loc, op.getX(), op.getHead(), acc, nullptr, column,
+                          false);
+  }
+
+  SmallVector<Value> visit(Value column, ValueRange state) {
+    Value scores = logits(column);
+    Value label = labelLogit(scores, column, state[2]);
+    Value newMax =
+        buildGeneric(b, loc, 2, true, {{scores, {0, 1}}}, {{state[0], {0}}},
+                     [](OpBuilder &nb, Location l, ValueRange a) {
+                       return SmallVector<Value>{
+                           arith::MaximumFOp::create(nb, l, a[1], a[0])};
+                     })[0];
+    // Each token's old sum moves to the new maximum.
+    Value sum = buildGeneric(
+        b, loc, 1, false, {{state[0], {0}}, {newMax, {0}}}, {{state[1], {0}}},
+        [](OpBuilder &nb, Location l, ValueRange a) {
+          Value shift = arith::SubFOp::create(nb, l, a[0], a[1]);
+          Value factor = math::ExpOp::create(nb, l, shift);
+          return SmallVector<Value>{arith::MulFOp::create(nb, l, a[2], factor)};
+        })[0];
+    sum = buildGeneric(
+        b, loc, 2, true, {{scores, {0, 1}}, {newMax, {0}}}, {{sum, {0}}},
+        [](OpBuilder &nb, Location l, ValueRange a) {
+          Value shift = arith::SubFOp::create(nb, l, a[0], a[1]);
+          Value term = math::ExpOp::create(nb, l, shift);
+          return SmallVector<Value>{arith::AddFOp::create(nb, l, a[2], term)};
+        })[0];
+    return {newMax, sum, label};
+  }
+
+  /// The logit of each token's label when it lies in this block.
+  Value labelLogit(Value scores, Value column, Value old) {
+    Value width = tensor::DimOp::create(b, loc, scores, 1);
+    return buildGeneric(
+        b, loc, 1, false, {{op.getLabels(), {0}}}, {{old, {0}}},
+        [&](OpBuilder &nb, Location l, ValueRange a) {
+          Value label =
+              arith::IndexCastOp::create(nb, l, nb.getIndexType(), a[0]);
+          Value offset = arith::SubIOp::create(nb, l, label, column);
+          // A label in front of the block is a large unsigned offset.
+          Value inside = arith::CmpIOp::create(nb, l, arith::CmpIPredicate::ult,
+                                               offset, width);
+          Value zero = arith::ConstantIndexOp::create(nb, l, 0);
+          Value safe = arith::SelectOp::create(nb, l, inside, offset, zero);
+          Value token = linalg::IndexOp::create(nb, l, 0);
+          Value logit =
+              tensor::ExtractOp::create(nb, l, scores, ValueRange{token, safe});
+          return SmallVector<Value>{
+              arith::SelectOp::create(nb, l, inside, logit, a[1])};
+        })[0];
+  }
+
+  /// log(sum) + max - label logit, 0 where the label is -100.
+  Value finish(ValueRange state) {
+    Type element = op.getType().getElementType();
+    Value out = emptyTensor(b, loc, {tokens()}, element);
+    return buildGeneric(
+        b, loc, 1, false,
+        {{state[0], {0}},
+         {state[1], {0}},
+         {state[2], {0}},
+         {op.getLabels(), {0}}},
+        {{out, {0}}}, [&](OpBuilder &nb, Location l, ValueRange a) {
+          Value logSum = math::LogOp::create(nb, l, a[1]);
+          Value nll = arith::AddFOp::create(nb, l, logSum, a[0]);
+          nll = arith::SubFOp::create(nb, l, nll, a[2]);
+          Value ignored = arith::ConstantIntOp::create(nb, l, -100, 32);
+          Value skip = arith::CmpIOp::create(nb, l, arith::CmpIPredicate::eq,
+                                             a[3], ignored);
+          Value zero = arith::ConstantOp::create(nb, l, nb.getF32FloatAttr(0));
+          Value result = arith::SelectOp::create(nb, l, skip, zero, nll);
+          return SmallVector<Value>{convertFloat(nb, l, result, element)};
+        })[0];
+  }
+
+  OpBuilder &b;
+  Location loc;
+  CrossEntropyOp op;
+  Type f32;
+  int64_t vocabulary, block;
+};
+
+struct LowerCrossEntropy : OpRewritePattern<CrossEntropyOp> {
+  LowerCrossEntropy(MLIRContext *context, int64_t block)
+      : OpRewritePattern(context), block(block) {}
+
+  LogicalResult matchAndRewrite(CrossEntropyOp op,
+                                PatternRewriter &b) const override {
+    auto head = dyn_cast<PackedType>(op.getHead().getType());
+    if (!head)
+      return b.notifyMatchFailure(op, "the head is not a packed parameter");
+    if (op.getX().getType().getElementType() != head.getElementType())
+      return b.notifyMatchFailure(op, "x and the head have different types");
+    b.replaceOp(op, VocabularyLoop(b, op, block).build());
+    return success();
+  }
+
+  int64_t block;
+};
+
+} // namespace
+
+void stem::populateMatrixPatterns(RewritePatternSet &patterns,
+                                  const ToLinalgOptions &options) {
+  patterns.add<LowerLinear, LowerMix, LowerSelectUp>(patterns.getContext());
+  patterns.add<LowerCrossEntropy>(patterns.getContext(),
+                                  options.vocabularyBlock);
+}
