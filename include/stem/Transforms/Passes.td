@@ -16,5 +16,6 @@ include "stem/Transforms/SchedulePasses.td"
 include "stem/Transforms/StructuredPasses.td"
 include "stem/Transforms/BufferPasses.td"
 include "stem/Transforms/TargetPasses.td"
+include "stem/Transforms/ReferencePasses.td"
 
 #endif // STEM_TRANSFORMS_PASSES_TD

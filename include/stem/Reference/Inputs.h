@@ -1,0 +1,39 @@
+//===- Inputs.h - Seeded arguments of a function ----------------*- C++ -*-===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEM_REFERENCE_INPUTS_H
+#define STEM_REFERENCE_INPUTS_H
+
+#include "stem/Reference/Interpreter.h"
+
+namespace stem {
+
+/// Argument attribute: what an i32 vector holds, "ids", "positions" or
+/// "sequences". Without it the uses of the argument tell.
+inline constexpr llvm::StringLiteral kRoleAttr = "stem.role";
+
+struct InputOptions {
+  uint64_t seed = 0;
+  /// Size of every dynamic dimension.
+  int64_t tokens = 8;
+  /// The tokens are cut into this many sequences of consecutive positions.
+  int64_t sequences = 1;
+  /// Position of the first token of each sequence.
+  int64_t past = 0;
+  /// Ids lie in [0, idBound) where neither an attribute nor a use says more.
+  int64_t idBound = 16;
+};
+
+/// One seeded value for each argument from `first` on. An argument with the
+/// attribute `stem.param = @symbol` gets the value of that parameter.
+mlir::FailureOr<llvm::SmallVector<ReferenceValue>>
+makeInputs(mlir::func::FuncOp function, const Interpreter &interpreter,
+           const InputOptions &options, unsigned first = 0);
+
+} // namespace stem
+
+#endif // STEM_REFERENCE_INPUTS_H

@@ -1,0 +1,220 @@
+//===- Inputs.cpp - Seeded arguments of a function ------------------------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "stem/Reference/Inputs.h"
+
+#include "stem/Dialect/Stem/StemDialect.h"
+
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace stem;
+
+namespace {
+
+enum class Role { Ids, Positions, Sequences };
+
+/// What an i32 vector holds, and the bound on its ids.
+struct IdVector {
+  std::optional<Role> role;
+  int64_t bound;
+};
+
+} // namespace
+
+static void lowerBound(IdVector &vector, int64_t size) {
+  if (!ShapedType::isDynamic(size))
+    vector.bound = std::min(vector.bound, size);
+}
+
+static void readUse(OpOperand &use, IdVector &vector, int64_t tokens,
+                    int depth);
+
+static void readUses(Value value, IdVector &vector, int64_t tokens, int depth) {
+  for (OpOperand &use : value.getUses())
+    readUse(use, vector, tokens, depth);
+}
+
+/// Learns from one use of an i32 vector; calls are followed.
+static void readUse(OpOperand &use, IdVector &vector, int64_t tokens,
+                    int depth) {
+  Operation *op = use.getOwner();
+  Value value = use.get();
+  auto rowsOf = [&](Value matrix) {
+    int64_t rows = cast<ShapedType>(matrix.getType()).getDimSize(0);
+    return ShapedType::isDynamic(rows) ? tokens : rows;
+  };
+  if (auto attention = dyn_cast<AttentionOp>(op)) {
+    vector.role =
+        value == attention.getPositions() ? Role::Positions : Role::Sequences;
+  } else if (auto append = dyn_cast<KVAppendOp>(op)) {
+    vector.role =
+        value == append.getPositions() ? Role::Positions : Role::Sequences;
+  } else if (isa<RotaryAnglesOp>(op)) {
+    vector.role = Role::Positions;
+  } else if (auto embedding = dyn_cast<EmbeddingOp>(op)) {
+    lowerBound(vector, rowsOf(embedding.getWeight()));
+  } else if (auto lookup = dyn_cast<LookupOp>(op)) {
+    lowerBound(vector, rowsOf(lookup.getRows()));
+  } else if (auto ffn = dyn_cast<FusedFFNOp>(op)) {
+    lowerBound(vector, rowsOf(ffn.getRows()));
+  } else if (auto rows = dyn_cast<TableRowsOp>(op)) {
+    lowerBound(vector, rows.getTable().getType().getRows());
+    readUses(rows.getIndex(), vector, tokens, depth);
+  } else if (auto loss = dyn_cast<CrossEntropyOp>(op)) {
+    lowerBound(vector, getWeightShape(loss.getHead().getType()).outputs);
+  } else if (auto call = dyn_cast<func::CallOp>(op)) {
+    auto callee = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(
+        call, call.getCalleeAttr());
+    if (depth > 0 && callee && !callee.isExternal() &&
+        use.getOperandNumber() < callee.getNumArguments())
+      readUses(callee.getArgument(use.getOperandNumber()), vector, tokens,
+               depth - 1);
+  }
+}
+
+static FailureOr<IdVector> findRole(func::FuncOp function, unsigned number,
+                                    const InputOptions &options) {
+  IdVector vector{std::nullopt, options.idBound};
+  readUses(function.getArgument(number), vector, options.tokens, /*depth=*/8);
+  if (auto bound = function.getArgAttrOfType<IntegerAttr>(
+          number, StemDialect::kIdBoundAttr))
+    vector.bound = bound.getInt();
+  if (vector.bound <= 0)
+    return function.emitError()
+           << "argument " << number << " has no valid id: the bound is "
+           << vector.bound;
+  if (auto role = function.getArgAttrOfType<StringAttr>(number, kRoleAttr)) {
+    if (role == "ids")
+      vector.role = Role::Ids;
+    else if (role == "positions")
+      vector.role = Role::Positions;
+    else if (role == "sequences")
+      vector.role = Role::Sequences;
+    else
+      return function.emitError()
+             << kRoleAttr << " of argument " << number
+             << " must be \"ids\", \"positions\" or \"sequences\", got "
+             << role;
+  }
+  return vector;
+}
+
+static FailureOr<ReferenceTensor> emptyInput(func::FuncOp function,
+                                             unsigned number,
+                                             ArrayRef<int64_t> shape,
+                                             int64_t tokens) {
+  ReferenceTensor result;
+  int64_t count = 1;
+  for (int64_t size : shape) {
+    size = ShapedType::isDynamic(size) ? tokens : size;
+    result.shape.push_back(size);
+    if (llvm::MulOverflow(count, size, count) || count > (int64_t{1} << 27))
+      return function.emitError()
+             << "argument " << number << " is too large for the interpreter";
+  }
+  result.values.resize(count);
+  return result;
+}
+
+/// A vector of positions, sequences or ids.
+static void fillIds(ReferenceTensor &tensor, const IdVector &vector,
+                    const SeededStream &stream, const InputOptions &options) {
+  int64_t count = tensor.size();
+  int64_t length =
+      std::max<int64_t>(1, llvm::divideCeil(count, options.sequences));
+  for (int64_t t = 0; t < count; ++t) {
+    if (vector.role == Role::Positions)
+      tensor.values[t] = static_cast<double>(options.past + t % length);
+    else if (vector.role == Role::Sequences)
+      tensor.values[t] = static_cast<double>(t / length);
+    else
+      tensor.values[t] = static_cast<double>(stream.integer(t, vector.bound));
+  }
+}
+
+/// The shape of the argument where its value is a tensor.
+static std::optional<SmallVector<int64_t>> tensorShape(Type type) {
+  if (auto tensor = dyn_cast<RankedTensorType>(type))
+    return llvm::to_vector(tensor.getShape());
+  if (auto packed = dyn_cast<PackedType>(type))
+    return SmallVector<int64_t>{packed.getRows(), packed.getColumns()};
+  if (auto table = dyn_cast<TableType>(type))
+    return SmallVector<int64_t>{table.getRows(), table.getColumns()};
+  return std::nullopt;
+}
+
+/// The value of the parameter that the argument was made from.
+static FailureOr<ReferenceValue> readParameter(func::FuncOp function,
+                                               unsigned number,
+                                               FlatSymbolRefAttr symbol,
+                                               const Interpreter &interpreter) {
+  Operation *named = SymbolTable::lookupNearestSymbolFrom(function, symbol);
+  if (auto table = dyn_cast_or_null<TableOp>(named))
+    return ReferenceValue(interpreter.getParameter(
+        table.getKey(),
+        {table.getTableType().getRows(), table.getTableType().getColumns()}));
+  auto param = dyn_cast_or_null<ParamOp>(named);
+  if (!param)
+    return function.emitError() << "argument " << number << " names " << symbol
+                                << ", which is not a stem.param";
+  ReferenceTensor value = interpreter.getParameter(
+      param.getKey(), param.getTensorType().getShape());
+  if (isa<PackedType>(function.getArgumentTypes()[number]) && value.rank() == 2)
+    value = transposed(value);
+  return ReferenceValue(std::move(value));
+}
+
+static FailureOr<ReferenceValue> makeInput(func::FuncOp function,
+                                           unsigned number,
+                                           const Interpreter &interpreter,
+                                           const InputOptions &options) {
+  if (auto symbol =
+          function.getArgAttrOfType<FlatSymbolRefAttr>(number, "stem.param"))
+    return readParameter(function, number, symbol, interpreter);
+  Type type = function.getArgumentTypes()[number];
+  SeededStream stream(options.seed, "argument " + std::to_string(number));
+  if (isa<FloatType>(type))
+    return ReferenceValue(stream.real(0));
+  // Layer numbers, offsets and the handle of the cache.
+  if (type.isIntOrIndex() || isa<KVCacheType>(type))
+    return ReferenceValue(0.0);
+  auto shape = tensorShape(type);
+  if (!shape)
+    return function.emitError()
+           << "the interpreter cannot make an argument of type " << type;
+  auto value = emptyInput(function, number, *shape, options.tokens);
+  if (failed(value))
+    return failure();
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  if (tensor && tensor.getElementType().isIntOrIndex()) {
+    auto vector = findRole(function, number, options);
+    if (failed(vector))
+      return failure();
+    fillIds(*value, *vector, stream, options);
+  } else {
+    for (int64_t i = 0; i < value->size(); ++i)
+      value->values[i] = stream.real(i);
+  }
+  return ReferenceValue(std::move(*value));
+}
+
+FailureOr<SmallVector<ReferenceValue>>
+stem::makeInputs(func::FuncOp function, const Interpreter &interpreter,
+                 const InputOptions &options, unsigned first) {
+  if (options.tokens < 0 || options.sequences < 1 || options.past < 0)
+    return function.emitError("stem-tokens and stem-past must not be negative, "
+                              "and stem-sequences must be positive");
+  SmallVector<ReferenceValue> inputs;
+  for (unsigned i = first; i < function.getNumArguments(); ++i) {
+    auto input = makeInput(function, i, interpreter, options);
+    if (failed(input))
+      return failure();
+    inputs.push_back(std::move(*input));
+  }
+  return inputs;
+}

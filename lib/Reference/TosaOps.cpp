@@ -1,0 +1,286 @@
+//===- TosaOps.cpp - What exporters write with TOSA -----------------------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Machine.h"
+#include "Slices.h"
+
+#include "mlir/Dialect/Tosa/IR/TosaOps.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace stem;
+using namespace stem::reference;
+
+using Reals = ArrayRef<double>;
+using Result = std::optional<double>;
+
+static ScalarFunction unary(double (*function)(double)) {
+  return [function](Reals x) -> Result { return function(x[0]); };
+}
+static ScalarFunction binary(double (*function)(double, double)) {
+  return [function](Reals x) -> Result { return function(x[0], x[1]); };
+}
+
+/// A float that is cast to an integer is rounded to the nearest even.
+static ScalarFunction makeCast(tosa::CastOp op) {
+  bool toInteger = isa<FloatType>(op.getInput().getType().getElementType()) &&
+                   isa<IntegerType>(op.getType().getElementType());
+  return [toInteger](Reals x) -> Result {
+    return toInteger ? std::nearbyint(x[0]) : x[0];
+  };
+}
+
+std::optional<ScalarFunction> reference::makeTosaFunction(Operation *op) {
+  using Optional = std::optional<ScalarFunction>;
+  return TypeSwitch<Operation *, Optional>(op)
+      .Case<tosa::AddOp>(
+          [](auto) { return binary([](double a, double b) { return a + b; }); })
+      .Case<tosa::SubOp>(
+          [](auto) { return binary([](double a, double b) { return a - b; }); })
+      .Case<tosa::MaximumOp>([](auto) { return binary(std::fmax); })
+      .Case<tosa::MinimumOp>([](auto) { return binary(std::fmin); })
+      .Case<tosa::PowOp>([](auto) { return binary(std::pow); })
+      .Case<tosa::GreaterOp>([](auto) {
+        return binary([](double a, double b) -> double { return a > b; });
+      })
+      .Case<tosa::GreaterEqualOp>([](auto) {
+        return binary([](double a, double b) -> double { return a >= b; });
+      })
+      .Case<tosa::EqualOp>([](auto) {
+        return binary([](double a, double b) -> double { return a == b; });
+      })
+      // The last operand is a shift that floats do not have.
+      .Case<tosa::MulOp>([](auto) {
+        return [](Reals x) -> Result {
+          return x[2] == 0.0 ? Result(x[0] * x[1]) : std::nullopt;
+        };
+      })
+      // The other operands are zero points.
+      .Case<tosa::NegateOp>([](auto) {
+        return [](Reals x) -> Result { return x[2] - (x[0] - x[1]); };
+      })
+      .Case<tosa::SigmoidOp>([](auto) {
+        return unary([](double a) { return 1.0 / (1.0 + std::exp(-a)); });
+      })
+      .Case<tosa::TanhOp>([](auto) { return unary(std::tanh); })
+      .Case<tosa::ExpOp>([](auto) { return unary(std::exp); })
+      .Case<tosa::LogOp>([](auto) { return unary(std::log); })
+      .Case<tosa::ErfOp>([](auto) { return unary(std::erf); })
+      .Case<tosa::SinOp>([](auto) { return unary(std::sin); })
+      .Case<tosa::CosOp>([](auto) { return unary(std::cos); })
+      .Case<tosa::AbsOp>([](auto) { return unary(std::fabs); })
+      .Case<tosa::RsqrtOp>([](auto) {
+        return unary([](double a) { return 1.0 / std::sqrt(a); });
+      })
+      .Case<tosa::ReciprocalOp>(
+          [](auto) { return unary([](double a) { return 1.0 / a; }); })
+      .Case<tosa::IdentityOp>(
+          [](auto) { return unary([](double a) { return a; }); })
+      .Case<tosa::SelectOp>([](auto) {
+        return [](Reals x) -> Result { return x[0] != 0.0 ? x[1] : x[2]; };
+      })
+      .Case<tosa::CastOp>([](tosa::CastOp cast) { return makeCast(cast); })
+      .Default([](Operation *) { return std::nullopt; });
+}
+
+/// Sizes of one stretch to the others; a tensor of one element to any rank.
+static LogicalResult applyBroadcasting(Machine &machine, Operation *op,
+                                       const ScalarFunction &function) {
+  SmallVector<const ReferenceTensor *> inputs;
+  SmallVector<int64_t> shape;
+  for (Value operand : op->getOperands())
+    inputs.push_back(&machine.tensor(operand));
+  for (const ReferenceTensor *input : inputs)
+    if (input->rank() > static_cast<int64_t>(shape.size()))
+      shape.assign(input->shape.size(), 1);
+  for (const ReferenceTensor *input : inputs) {
+    if (input->size() == 1)
+      continue;
+    if (input->shape.size() != shape.size())
+      return op->emitError("operands of different ranks");
+    for (auto [size, seen] : llvm::zip_equal(shape, input->shape)) {
+      if (size != 1 && seen != 1 && size != seen)
+        return op->emitError("operands whose shapes do not broadcast");
+      size = size == 1 ? seen : size;
+    }
+  }
+  auto result = machine.allocate(op, shape);
+  if (failed(result) || failed(machine.spend(op, result->size())))
+    return failure();
+  SmallVector<double> elements(inputs.size());
+  int64_t next = 0;
+  auto visit = [&](ArrayRef<int64_t> index) -> LogicalResult {
+    for (auto [element, input] : llvm::zip_equal(elements, inputs)) {
+      int64_t place = 0;
+      if (input->size() != 1)
+        for (auto [i, size] : llvm::zip_equal(index, input->shape))
+          place = place * size + (size == 1 ? 0 : i);
+      element = input->values[place];
+    }
+    Result value = function(elements);
+    if (!value)
+      return op->emitError("the interpreter knows a shift of zero only");
+    result->values[next++] = *value;
+    return success();
+  };
+  if (failed(forEachIndex(shape, visit)))
+    return failure();
+  return machine.set(op, op->getResult(0), std::move(*result));
+}
+
+static LogicalResult evaluate(Machine &machine, tosa::MatMulOp op) {
+  const ReferenceTensor &a = machine.tensor(op.getA());
+  const ReferenceTensor &b = machine.tensor(op.getB());
+  int64_t batches = a.shape[0], rows = a.shape[1], depth = a.shape[2];
+  int64_t columns = b.shape[2];
+  if (failed(expectSize(op, "batches of b", b.shape[0], batches)) ||
+      failed(expectSize(op, "rows of b", b.shape[1], depth)))
+    return failure();
+  const ReferenceTensor &zeroA = machine.tensor(op.getAZp());
+  const ReferenceTensor &zeroB = machine.tensor(op.getBZp());
+  if (failed(expectSize(op, "elements of a_zp", zeroA.size(), 1)) ||
+      failed(expectSize(op, "elements of b_zp", zeroB.size(), 1)))
+    return failure();
+  auto result = machine.allocate(op, {batches, rows, columns});
+  if (failed(result) || failed(machine.spend(op, result->size() * depth)))
+    return failure();
+  int64_t next = 0;
+  for (int64_t batch = 0; batch < batches; ++batch)
+    for (int64_t i = 0; i < rows; ++i)
+      for (int64_t j = 0; j < columns; ++j) {
+        double sum = 0.0;
+        for (int64_t k = 0; k < depth; ++k)
+          sum +=
+              (a.values[(batch * rows + i) * depth + k] - zeroA.values[0]) *
+              (b.values[(batch * depth + k) * columns + j] - zeroB.values[0]);
+        result->values[next++] = sum;
+      }
+  return machine.set(op, op.getResult(), std::move(*result));
+}
+
+static LogicalResult evaluate(Machine &machine, tosa::TransposeOp op) {
+  const ReferenceTensor &input = machine.tensor(op.getInput1());
+  ArrayRef<int32_t> order = op.getPerms();
+  SmallVector<int64_t> shape;
+  for (int32_t axis : order) {
+    if (axis < 0 || axis >= input.rank())
+      return op.emitError() << "perms name the dimension " << axis;
+    shape.push_back(input.shape[axis]);
+  }
+  auto result = machine.allocate(op, shape);
+  if (failed(result) || failed(expectSize(op, "number of elements",
+                                          result->size(), input.size())))
+    return failure();
+  SmallVector<int64_t> place(shape.size(), 0);
+  int64_t next = 0;
+  auto visit = [&](ArrayRef<int64_t> index) -> LogicalResult {
+    for (auto [i, axis] : llvm::zip_equal(index, order))
+      place[axis] = i;
+    std::optional<int64_t> linear = linearIndex(input.shape, place);
+    if (!linear)
+      return op.emitError("perms is not a permutation");
+    result->values[next++] = input.values[*linear];
+    return success();
+  };
+  if (failed(forEachIndex(shape, visit)))
+    return failure();
+  return machine.set(op, op.getResult(), std::move(*result));
+}
+
+/// Reduces one axis, which stays with size one.
+static LogicalResult reduce(Machine &machine, Operation *op, int64_t axis,
+                            double start, double (*combine)(double, double)) {
+  const ReferenceTensor &input = machine.tensor(op->getOperand(0));
+  if (axis < 0 || axis >= input.rank())
+    return op->emitError() << "axis " << axis << " of a tensor of rank "
+                           << input.rank();
+  SmallVector<int64_t> shape(input.shape);
+  shape[axis] = 1;
+  auto result = machine.allocate(op, shape, start);
+  if (failed(result) || failed(machine.spend(op, input.size())))
+    return failure();
+  int64_t next = 0;
+  auto visit = [&](ArrayRef<int64_t> index) -> LogicalResult {
+    SmallVector<int64_t> place(index);
+    place[axis] = 0;
+    double &value = result->values[*linearIndex(shape, place)];
+    value = combine(value, input.values[next++]);
+    return success();
+  };
+  if (failed(forEachIndex(input.shape, visit)))
+    return failure();
+  return machine.set(op, op->getResult(0), std::move(*result));
+}
+
+static LogicalResult evaluate(Machine &machine, tosa::ReshapeOp op) {
+  ReferenceTensor value = machine.tensor(op.getInput1());
+  SmallVector<int64_t> shape;
+  int64_t known = 1, inferred = -1;
+  for (double size : machine.tensor(op.getShape()).values) {
+    if (size == -1.0 && inferred < 0)
+      inferred = shape.size();
+    else if (size < 0.0 || llvm::MulOverflow(known, toInteger(size), known))
+      return op.emitError("the new shape is not valid");
+    shape.push_back(toInteger(size));
+  }
+  if (inferred >= 0) {
+    shape[inferred] = known > 0 ? value.size() / known : 0;
+    known *= shape[inferred];
+  }
+  if (failed(expectSize(op, "number of elements", value.size(), known)))
+    return failure();
+  value.shape.assign(shape.begin(), shape.end());
+  return machine.set(op, op.getResult(), std::move(value));
+}
+
+static LogicalResult evaluate(Machine &machine, tosa::ClampOp op) {
+  auto bound = [](Attribute attribute) {
+    if (auto real = dyn_cast<FloatAttr>(attribute))
+      return real.getValueAsDouble();
+    return cast<IntegerAttr>(attribute).getValue().roundToDouble(true);
+  };
+  double low = bound(op.getMinVal()), high = bound(op.getMaxVal());
+  ReferenceTensor value = machine.tensor(op.getInput());
+  for (double &element : value.values)
+    element = element < low ? low : element > high ? high : element;
+  return machine.set(op, op.getResult(), std::move(value));
+}
+
+static LogicalResult evaluateConstant(Machine &machine, Operation *op,
+                                      Attribute attribute) {
+  auto elements = readElements(machine, op, attribute);
+  if (failed(elements))
+    return failure();
+  return machine.set(op, op->getResult(0), std::move(*elements));
+}
+
+Evaluated reference::evaluateTosaOp(Machine &machine, Operation *op) {
+  if (op->getName().getDialectNamespace() != "tosa")
+    return std::nullopt;
+  if (auto constant = dyn_cast<tosa::ConstOp>(op))
+    return evaluateConstant(machine, op, constant.getValues());
+  if (auto constant = dyn_cast<tosa::ConstShapeOp>(op))
+    return evaluateConstant(machine, op, constant.getValues());
+  if (auto matmul = dyn_cast<tosa::MatMulOp>(op))
+    return evaluate(machine, matmul);
+  if (auto transpose = dyn_cast<tosa::TransposeOp>(op))
+    return evaluate(machine, transpose);
+  if (auto reshape = dyn_cast<tosa::ReshapeOp>(op))
+    return evaluate(machine, reshape);
+  if (auto clamp = dyn_cast<tosa::ClampOp>(op))
+    return evaluate(machine, clamp);
+  if (auto sum = dyn_cast<tosa::ReduceSumOp>(op))
+    return reduce(machine, op, sum.getAxis(), 0.0,
+                  [](double a, double b) { return a + b; });
+  if (auto maximum = dyn_cast<tosa::ReduceMaxOp>(op))
+    return reduce(machine, op, maximum.getAxis(), -INFINITY, std::fmax);
+  if (const ScalarFunction *function = machine.scalarFunction(op))
+    return applyBroadcasting(machine, op, *function);
+  return std::nullopt;
+}

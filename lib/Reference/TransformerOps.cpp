@@ -1,0 +1,307 @@
+//===- TransformerOps.cpp - Blocks of a transformer -----------------------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Machine.h"
+#include "stem/Dialect/Stem/StemDialect.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace stem;
+using namespace stem::reference;
+
+WeightView::WeightView(const Machine &machine, Value weight)
+    : tensor(machine.tensor(weight)),
+      isPacked(isa<PackedType>(weight.getType())) {
+  inputs = tensor.shape[isPacked ? 0 : 1];
+  outputs = tensor.shape[isPacked ? 1 : 0];
+}
+
+double reference::silu(double x) { return x / (1.0 + std::exp(-x)); }
+
+FailureOr<ReferenceTensor> reference::linear(Machine &machine, Operation *op,
+                                             const ReferenceTensor &x,
+                                             const WeightView &weight,
+                                             Value bias) {
+  int64_t rows = x.shape[0];
+  if (failed(expectSize(op, "number of columns", x.shape[1], weight.inputs)) ||
+      failed(machine.spend(op, rows * weight.inputs * weight.outputs)))
+    return failure();
+  const ReferenceTensor *offset = bias ? &machine.tensor(bias) : nullptr;
+  if (offset && failed(expectSize(op, "length of the bias", offset->size(),
+                                  weight.outputs)))
+    return failure();
+  auto result = machine.allocate(op, {rows, weight.outputs});
+  if (failed(result))
+    return failure();
+  for (int64_t t = 0; t < rows; ++t)
+    for (int64_t n = 0; n < weight.outputs; ++n) {
+      double sum = offset ? offset->values[n] : 0.0;
+      for (int64_t k = 0; k < weight.inputs; ++k)
+        sum += x.at(t, k) * weight.at(n, k);
+      result->at(t, n) = sum;
+    }
+  return result;
+}
+
+LogicalResult reference::finishFFN(Machine &machine, Operation *op,
+                                   ReferenceTensor gate,
+                                   const ReferenceTensor &up, Value down,
+                                   Value downBias) {
+  if (failed(expectSize(op, "rows of up", up.shape[0], gate.shape[0])) ||
+      failed(expectSize(op, "columns of up", up.shape[1], gate.shape[1])))
+    return failure();
+  for (int64_t i = 0; i < gate.size(); ++i)
+    gate.values[i] = silu(gate.values[i]) * up.values[i];
+  auto result = linear(machine, op, gate, WeightView(machine, down), downBias);
+  if (failed(result))
+    return failure();
+  return machine.set(op, op->getResult(0), std::move(*result));
+}
+
+static LogicalResult evaluate(Machine &machine, EmbeddingOp op) {
+  const ReferenceTensor &ids = machine.tensor(op.getIds());
+  const ReferenceTensor &weight = machine.tensor(op.getWeight());
+  int64_t columns = weight.shape[1];
+  auto result = machine.allocate(op, {ids.size(), columns});
+  if (failed(result))
+    return failure();
+  for (int64_t t = 0; t < ids.size(); ++t) {
+    int64_t id = toInteger(ids.values[t]);
+    if (id < 0 || id >= weight.shape[0])
+      return op.emitError()
+             << "id " << id << " at token " << t
+             << " is outside of a matrix of " << weight.shape[0] << " rows";
+    for (int64_t j = 0; j < columns; ++j)
+      result->at(t, j) = weight.at(id, j);
+  }
+  return machine.set(op, op.getResult(), std::move(*result));
+}
+
+static LogicalResult evaluate(Machine &machine, RMSNormOp op) {
+  ReferenceTensor x = machine.tensor(op.getX());
+  const ReferenceTensor &weight = machine.tensor(op.getWeight());
+  int64_t group = weight.size();
+  double eps = op.getEps().convertToDouble();
+  for (int64_t start = 0; start + group <= x.size(); start += group) {
+    double *values = x.values.data() + start;
+    double squares = 0.0;
+    for (int64_t j = 0; j < group; ++j)
+      squares += values[j] * values[j];
+    double factor = 1.0 / std::sqrt(squares / group + eps);
+    for (int64_t j = 0; j < group; ++j)
+      values[j] *= factor * weight.values[j];
+  }
+  return machine.set(op, op.getResult(), std::move(x));
+}
+
+static LogicalResult evaluate(Machine &machine, LinearOp op) {
+  auto result = linear(machine, op, machine.tensor(op.getX()),
+                       WeightView(machine, op.getWeight()), op.getBias());
+  if (failed(result))
+    return failure();
+  return machine.set(op, op.getResult(), std::move(*result));
+}
+
+static LogicalResult evaluate(Machine &machine, RotaryAnglesOp op) {
+  const ReferenceTensor &positions = machine.tensor(op.getPositions());
+  ArrayRef<float> frequencies = op.getInvFreq();
+  int64_t half = frequencies.size();
+  double scaling = op.getScaling().convertToDouble();
+  auto cosines = machine.allocate(op, {positions.size(), half});
+  if (failed(cosines))
+    return failure();
+  ReferenceTensor sines = *cosines;
+  for (int64_t t = 0; t < positions.size(); ++t)
+    for (int64_t j = 0; j < half; ++j) {
+      double angle = positions.values[t] * static_cast<double>(frequencies[j]);
+      cosines->at(t, j) = scaling * std::cos(angle);
+      sines.at(t, j) = scaling * std::sin(angle);
+    }
+  if (failed(machine.set(op, op.getCos(), std::move(*cosines))))
+    return failure();
+  return machine.set(op, op.getSin(), std::move(sines));
+}
+
+static LogicalResult evaluate(Machine &machine, RopeOp op) {
+  const ReferenceTensor &x = machine.tensor(op.getX());
+  const ReferenceTensor &cosines = machine.tensor(op.getCos());
+  const ReferenceTensor &sines = machine.tensor(op.getSin());
+  int64_t rows = x.shape[0], columns = x.shape[1], half = cosines.shape[1];
+  if (failed(expectSize(op, "rows of cos", cosines.shape[0], rows)) ||
+      failed(expectSize(op, "rows of sin", sines.shape[0], rows)))
+    return failure();
+  ReferenceTensor result = x;
+  for (int64_t t = 0; t < rows; ++t)
+    for (int64_t head = 0; head < columns; head += 2 * half)
+      for (int64_t j = 0; j < half; ++j) {
+        double a = x.at(t, head + j), b = x.at(t, head + half + j);
+        double c = cosines.at(t, j), s = sines.at(t, j);
+        result.at(t, head + j) = a * c - b * s;
+        result.at(t, head + half + j) = b * c + a * s;
+      }
+  return machine.set(op, op.getResult(), std::move(result));
+}
+
+namespace {
+
+/// Where attention finds the keys and values: the tokens of a call are put
+/// into a cache first, the caller's or one of its own.
+struct Attention {
+  AttentionOp op;
+  ReferenceCache &cache;
+  int64_t handle, layer;
+
+  /// One query head of one token; writes `head_dim` values to `out`.
+  void attend(const double *query, int64_t sequence, int64_t position,
+              int64_t keyValueHead, double *out);
+};
+
+} // namespace
+
+void Attention::attend(const double *query, int64_t sequence, int64_t position,
+                       int64_t keyValueHead, double *out) {
+  int64_t headDim = op.getHeadDim(), window = op.getWindow();
+  int64_t column = keyValueHead * headDim;
+  double scale = op.getScale().convertToDouble();
+  int64_t first = window > 0 ? std::max<int64_t>(0, position - window + 1) : 0;
+  SmallVector<int64_t> seen;
+  SmallVector<double> scores;
+  for (int64_t p = first; p <= position; ++p) {
+    if (!cache.contains(handle, layer, sequence, p))
+      continue;
+    double score = 0.0;
+    for (int64_t j = 0; j < headDim; ++j)
+      score += query[j] * cache.key(handle, layer, sequence, p, column + j);
+    seen.push_back(p);
+    scores.push_back(score * scale);
+  }
+  if (seen.empty())
+    return;
+  double largest = *llvm::max_element(scores), sum = 0.0;
+  for (double &score : scores)
+    sum += score = std::exp(score - largest);
+  for (auto [p, score] : llvm::zip_equal(seen, scores))
+    for (int64_t j = 0; j < headDim; ++j)
+      out[j] +=
+          score / sum * cache.value(handle, layer, sequence, p, column + j);
+}
+
+// A token with a negative sequence is padding: it sees nothing, nothing sees
+// it, and its result is zero.
+static LogicalResult evaluate(Machine &machine, AttentionOp op) {
+  const ReferenceTensor &q = machine.tensor(op.getQ());
+  const ReferenceTensor &k = machine.tensor(op.getK());
+  const ReferenceTensor &v = machine.tensor(op.getV());
+  const ReferenceTensor &positions = machine.tensor(op.getPositions());
+  const ReferenceTensor &sequences = machine.tensor(op.getSequences());
+  int64_t rows = q.shape[0], keyColumns = k.shape[1];
+  for (int64_t size :
+       {k.shape[0], v.shape[0], positions.size(), sequences.size()})
+    if (failed(expectSize(op, "rows of a token operand", size, rows)))
+      return failure();
+
+  ReferenceCache ownCache;
+  bool hasCache = static_cast<bool>(op.getCache());
+  Attention attention{op, hasCache ? machine.cache : ownCache,
+                      hasCache ? machine.integer(op.getCache()) : 0,
+                      hasCache ? machine.integer(op.getLayer()) : 0};
+  int64_t seenPositions = 0;
+  for (int64_t t = 0; t < rows; ++t) {
+    int64_t position = toInteger(positions.values[t]);
+    int64_t sequence = toInteger(sequences.values[t]);
+    if (sequence < 0)
+      continue;
+    if (position < 0)
+      return op.emitError()
+             << "position " << position << " of token " << t << " is negative";
+    seenPositions += position + 1;
+    attention.cache.append(
+        attention.handle, attention.layer, sequence, position,
+        ArrayRef(k.values).slice(t * keyColumns, keyColumns),
+        ArrayRef(v.values).slice(t * keyColumns, keyColumns));
+  }
+  if (failed(machine.spend(op, seenPositions)))
+    return failure();
+
+  auto result = machine.allocate(op, q.shape);
+  if (failed(result))
+    return failure();
+  int64_t headDim = op.getHeadDim(), heads = op.getQueryHeads();
+  int64_t groupSize = heads / op.getKeyValueHeads();
+  for (int64_t t = 0; t < rows; ++t) {
+    int64_t sequence = toInteger(sequences.values[t]);
+    if (sequence < 0)
+      continue;
+    for (int64_t h = 0; h < heads; ++h)
+      attention.attend(&q.values[t * q.shape[1] + h * headDim], sequence,
+                       toInteger(positions.values[t]), h / groupSize,
+                       &result->at(t, h * headDim));
+  }
+  return machine.set(op, op.getResult(), std::move(*result));
+}
+
+static LogicalResult evaluate(Machine &machine, DenseFFNOp op) {
+  const ReferenceTensor &x = machine.tensor(op.getX());
+  auto gate = linear(machine, op, x, WeightView(machine, op.getGate()),
+                     op.getGateBias());
+  if (failed(gate))
+    return failure();
+  auto up =
+      linear(machine, op, x, WeightView(machine, op.getUp()), op.getUpBias());
+  if (failed(up))
+    return failure();
+  return finishFFN(machine, op, std::move(*gate), *up, op.getDown(),
+                   op.getDownBias());
+}
+
+static LogicalResult evaluate(Machine &machine, CrossEntropyOp op) {
+  const ReferenceTensor &labels = machine.tensor(op.getLabels());
+  auto logits = linear(machine, op, machine.tensor(op.getX()),
+                       WeightView(machine, op.getHead()), Value());
+  if (failed(logits) || failed(expectSize(op, "length of labels", labels.size(),
+                                          logits->shape[0])))
+    return failure();
+  auto result = machine.allocate(op, {labels.size()});
+  if (failed(result))
+    return failure();
+  int64_t vocabulary = logits->shape[1];
+  for (int64_t t = 0; t < labels.size(); ++t) {
+    int64_t label = toInteger(labels.values[t]);
+    if (label == -100)
+      continue;
+    if (label < 0 || label >= vocabulary)
+      return op.emitError() << "label " << label << " at token " << t
+                            << " is outside of a vocabulary of " << vocabulary;
+    auto row = ArrayRef(logits->values).slice(t * vocabulary, vocabulary);
+    double largest = *llvm::max_element(row), sum = 0.0;
+    for (double logit : row)
+      sum += std::exp(logit - largest);
+    result->values[t] = largest + std::log(sum) - row[label];
+  }
+  return machine.set(op, op.getResult(), std::move(*result));
+}
+
+Evaluated reference::evaluateTransformerOp(Machine &machine, Operation *op) {
+  if (auto embedding = dyn_cast<EmbeddingOp>(op))
+    return evaluate(machine, embedding);
+  if (auto norm = dyn_cast<RMSNormOp>(op))
+    return evaluate(machine, norm);
+  if (auto linear = dyn_cast<LinearOp>(op))
+    return evaluate(machine, linear);
+  if (auto angles = dyn_cast<RotaryAnglesOp>(op))
+    return evaluate(machine, angles);
+  if (auto rope = dyn_cast<RopeOp>(op))
+    return evaluate(machine, rope);
+  if (auto attention = dyn_cast<AttentionOp>(op))
+    return evaluate(machine, attention);
+  if (auto ffn = dyn_cast<DenseFFNOp>(op))
+    return evaluate(machine, ffn);
+  if (auto loss = dyn_cast<CrossEntropyOp>(op))
+    return evaluate(machine, loss);
+  return std::nullopt;
+}
