@@ -224,10 +224,12 @@ std::string ModelFolderWriter::indexText() const {
 
 std::string ModelFolderWriter::provenanceText() const {
   ordered_json json = {{"made_by", "stem"}, {"format", 1}};
-  if (!provenance.empty())
-    for (const auto &[key, value] :
-         parseJsonObject(provenance, "provenance").items())
-      json.emplace(key, value); // the two keys above stay
+  if (provenance.empty())
+    return json.dump(2) + "\n";
+  const ordered_json added = parseJsonObject(provenance, "provenance");
+  for (const auto &[key, value] : added.items())
+    if (!json.contains(key))
+      json[key] = value;
   return json.dump(2) + "\n";
 }
 

@@ -218,7 +218,9 @@ void checkEntries(std::vector<HeaderEntry> &entries, uint64_t dataBytes,
 /// The header's length, checked against the limit and the file.
 uint64_t readHeaderLength(std::span<const std::byte> bytes,
                           const std::string &file) {
-  const std::string foreign = foreignFormat(bytes);
+  // A header length can look like another format's magic, so the brace decides.
+  const bool hasBrace = bytes.size() > 8 && bytes[8] == std::byte{'{'};
+  const std::string foreign = hasBrace ? "" : foreignFormat(bytes);
   if (!foreign.empty())
     fail("{}: not a safetensors file: it is {}", file, foreign);
   uint64_t length;

@@ -110,9 +110,11 @@ bool isCoveredByFiles(const std::vector<IndexEntry> &entries,
                       const fs::path &folder) {
   std::set<std::string> present;
   try {
-    for (const fs::path &path : safetensorsFilesOf(folder))
-      for (const TensorView &view : SafetensorsFile::open(path).tensors())
+    for (const fs::path &path : safetensorsFilesOf(folder)) {
+      const SafetensorsFile file = SafetensorsFile::open(path);
+      for (const TensorView &view : file.tensors())
         present.insert(view.name);
+    }
   } catch (const Error &) {
     return false;
   }
