@@ -1,0 +1,293 @@
+//===- ModelWeightsTest.cpp - Every tensor used or named ------------------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "stem/Model/ModelWeights.h"
+
+#include "TestFiles.h"
+#include "stem/Model/Checkpoint.h"
+#include "stem/Model/Safetensors.h"
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+using namespace stem;
+using namespace stem::test;
+using nlohmann::ordered_json;
+namespace fs = std::filesystem;
+
+namespace {
+
+/// A copy of a reference model that tests change before they open it.
+class Model {
+public:
+  explicit Model(const std::string &name) {
+    const fs::path from = fs::path(STEM_TEST_DATA) / "golden" / name;
+    config = ordered_json::parse(readText(from / "config.json"));
+    const auto file = SafetensorsFile::open(from / "model.safetensors");
+    for (const TensorView &view : file.tensors())
+      tensors[view.name] = {
+          {view.name, view.dtype, view.shape},
+          std::string(reinterpret_cast<const char *>(view.data.data()),
+                      view.data.size())};
+  }
+
+  void add(const std::string &name, DType dtype, std::vector<uint64_t> shape) {
+    const uint64_t bytes = *dtypeBytes(dtype, *elementCount(shape));
+    tensors[name] = {{name, dtype, std::move(shape)}, std::string(bytes, '\0')};
+  }
+  void copy(const std::string &from, const std::string &to) {
+    tensors[to] = tensors.at(from);
+    tensors[to].first.name = to;
+  }
+
+  Checkpoint open() const {
+    writeText(folder / "config.json", config.dump());
+    std::vector<TensorDeclaration> declarations;
+    for (const auto &[name, tensor] : tensors)
+      declarations.push_back(tensor.first);
+    SafetensorsWriter writer(folder / "model.safetensors", declarations);
+    for (const auto &[name, tensor] : tensors)
+      writer.write(bytesOf(tensor.second));
+    writer.finish();
+    return Checkpoint::open(folder.path());
+  }
+
+  ordered_json config;
+  std::map<std::string, std::pair<TensorDeclaration, std::string>> tensors;
+
+private:
+  TemporaryFolder folder;
+};
+
+std::string layer(uint64_t n, const std::string &suffix) {
+  return layerTensorName(n, suffix);
+}
+
+TEST(ModelWeights, referenceModelsUseEveryTensor) {
+  for (const char *name :
+       {"llama_gqa", "llama3_rope_tied_headdim", "qwen2_qkv_bias",
+        "qwen3_qk_norm", "mistral_sliding", "stem_llama"}) {
+    const auto model =
+        Checkpoint::open(fs::path(STEM_TEST_DATA) / "golden" / name);
+    const auto names = model.weights().names();
+    const auto all = model.tensors().names();
+    EXPECT_EQ(std::set<std::string>(names.begin(), names.end()),
+              std::set<std::string>(all.begin(), all.end()));
+    EXPECT_EQ(names.size(), all.size());
+    EXPECT_TRUE(model.weights().ignored.empty());
+    EXPECT_TRUE(model.warnings().empty());
+    EXPECT_EQ(model.gguf(), nullptr);
+    EXPECT_EQ(model.endTokens(), std::vector<int64_t>{2});
+  }
+}
+
+TEST(ModelWeights, rolesOfAStemModel) {
+  const auto model = Checkpoint::open(STEM_TEST_DATA "/golden/stem_llama");
+  const auto &layers = model.weights().layers;
+  EXPECT_EQ(layers[0].upProj, layer(0, "mlp.up_proj.weight"));
+  EXPECT_EQ(layers[0].upTable, "");
+  EXPECT_EQ(layers[1].upProj, "");
+  EXPECT_EQ(layers[1].upTable, layer(1, "mlp.up_table.weight"));
+  EXPECT_EQ(model.weights().head, "lm_head.weight");
+}
+
+TEST(ModelWeights, missingTensorIsNamed) {
+  Model model("llama_gqa");
+  model.tensors.erase(layer(1, "self_attn.k_proj.weight"));
+  EXPECT_ERROR(model.open(), layer(1, "self_attn.k_proj.weight"), "[16, 32]",
+               "missing");
+}
+
+TEST(ModelWeights, unusedTensorIsNamed) {
+  Model model("llama_gqa");
+  model.add("model.layers.0.mlp.extra.weight", DType::F32, {2});
+  EXPECT_ERROR(model.open(), "1 tensors", "model.layers.0.mlp.extra.weight");
+  model.tensors.erase("model.layers.0.mlp.extra.weight");
+  model.add(layer(3, "mlp.up_proj.weight"), DType::F32, {80, 32});
+  EXPECT_ERROR(model.open(), layer(3, "mlp.up_proj.weight"), "3 layers");
+}
+
+TEST(ModelWeights, wrongShapeOrTypeIsNamed) {
+  Model model("llama_gqa");
+  const std::string name = layer(2, "mlp.down_proj.weight");
+  model.add(name, DType::F32, {80, 32});
+  EXPECT_ERROR(model.open(), name, "[80, 32]", "[32, 80]");
+  model.add(name, DType::I8, {32, 80});
+  EXPECT_ERROR(model.open(), name, "I8", "BF16");
+  model.add(name, DType::F8E4M3, {32, 80});
+  EXPECT_ERROR(model.open(), name, "F8_E4M3");
+  model.add(name, DType::F16, {32, 80});
+  EXPECT_EQ(model.open().tensors().get(name).dtype, DType::F16);
+}
+
+TEST(ModelWeights, rotaryTablesAreIgnored) {
+  Model model("llama_gqa");
+  const std::string name = layer(0, "self_attn.rotary_emb.inv_freq");
+  model.add(name, DType::F32, {4});
+  EXPECT_EQ(model.open().weights().ignored, std::vector<std::string>{name});
+}
+
+// Cases C2 and C3.
+TEST(ModelWeights, headTiedOrNot) {
+  Model tied("llama3_rope_tied_headdim");
+  const Checkpoint plain = tied.open();
+  EXPECT_TRUE(plain.weights().isHeadTied);
+  EXPECT_EQ(plain.weights().head, "model.embed_tokens.weight");
+
+  tied.copy("model.embed_tokens.weight", "lm_head.weight");
+  const Checkpoint repeated = tied.open();
+  EXPECT_EQ(repeated.weights().ignored,
+            std::vector<std::string>{"lm_head.weight"});
+  EXPECT_TRUE(repeated.weights().isHeadTied);
+
+  tied.tensors["lm_head.weight"].second[17] ^= 1;
+  EXPECT_ERROR(tied.open(), "lm_head.weight", "differs",
+               "\"tie_word_embeddings\": false");
+
+  Model untied("llama_gqa");
+  untied.tensors.erase("lm_head.weight");
+  EXPECT_ERROR(untied.open(), "lm_head.weight", "missing",
+               "\"tie_word_embeddings\": true");
+}
+
+// Case C6.
+TEST(ModelWeights, biasesComeFromTheTensors) {
+  Model model("llama_gqa");
+  for (uint64_t n = 0; n < 3; ++n) {
+    model.add(layer(n, "self_attn.q_proj.bias"), DType::F32, {32});
+    model.add(layer(n, "self_attn.o_proj.bias"), DType::F32, {32});
+    model.add(layer(n, "mlp.up_proj.bias"), DType::F32, {80});
+  }
+  const Checkpoint opened = model.open();
+  const LayerWeights &weights = opened.weights().layers[1];
+  EXPECT_EQ(weights.queryBias, layer(1, "self_attn.q_proj.bias"));
+  EXPECT_EQ(weights.outputBias, layer(1, "self_attn.o_proj.bias"));
+  EXPECT_EQ(weights.upBias, layer(1, "mlp.up_proj.bias"));
+  EXPECT_EQ(weights.keyBias, "");
+
+  model.config["attention_bias"] = true;
+  EXPECT_ERROR(model.open(), layer(0, "self_attn.k_proj.bias"), "missing");
+  model.config["attention_bias"] = false;
+  model.config["mlp_bias"] = true;
+  EXPECT_ERROR(model.open(), layer(0, "mlp.gate_proj.bias"), "missing");
+
+  Model qwen2("qwen2_qkv_bias");
+  qwen2.tensors.erase(layer(2, "self_attn.v_proj.bias"));
+  EXPECT_ERROR(qwen2.open(), layer(2, "self_attn.v_proj.bias"), "missing");
+}
+
+TEST(ModelWeights, stemLayerHasNoUpBias) {
+  Model model("stem_llama");
+  model.add(layer(1, "mlp.up_proj.bias"), DType::F32, {80});
+  EXPECT_ERROR(model.open(), layer(1, "mlp.up_proj.bias"));
+}
+
+TEST(ModelWeights, olmo2Norms) {
+  Model model("llama_gqa");
+  model.config["model_type"] = "olmo2";
+  for (uint64_t n = 0; n < 3; ++n) {
+    model.tensors.erase(layer(n, "input_layernorm.weight"));
+    model.add(layer(n, "self_attn.q_norm.weight"), DType::F32, {32});
+    model.add(layer(n, "self_attn.k_norm.weight"), DType::F32, {16});
+    model.add(layer(n, "post_feedforward_layernorm.weight"), DType::F32, {32});
+  }
+  const Checkpoint opened = model.open();
+  EXPECT_EQ(opened.weights().layers[0].inputNorm, "");
+  EXPECT_EQ(opened.weights().layers[0].postFeedForwardNorm,
+            layer(0, "post_feedforward_layernorm.weight"));
+}
+
+TEST(ModelWeights, eightBitRowsNeedScaleAndMinimum) {
+  Model model("stem_llama");
+  model.config["stem"]["row_dtype"] = "uint8";
+  EXPECT_ERROR(model.open(), layer(1, "mlp.up_table.weight"), "F32", "uint8");
+  for (const uint64_t n : {1, 2})
+    model.add(layer(n, "mlp.up_table.weight"), DType::U8, {96, 80});
+  EXPECT_ERROR(model.open(), layer(1, "mlp.up_table.scale"), "missing");
+  for (const uint64_t n : {1, 2}) {
+    model.add(layer(n, "mlp.up_table.scale"), DType::F32, {96});
+    model.add(layer(n, "mlp.up_table.minimum"), DType::F32, {96});
+  }
+  EXPECT_EQ(model.open().weights().layers[2].upTableMinimum,
+            layer(2, "mlp.up_table.minimum"));
+}
+
+TEST(ModelWeights, hybridsNeedTheirTensors) {
+  Model model("stem_llama");
+  model.config["stem"]["rank"] = 4;
+  model.config["stem"]["select"] = true;
+  EXPECT_ERROR(model.open(), layer(1, "mlp.up_mix.a.weight"), "[80, 4]");
+  for (const uint64_t n : {1, 2}) {
+    model.add(layer(n, "mlp.up_mix.a.weight"), DType::F32, {80, 4});
+    model.add(layer(n, "mlp.up_mix.b.weight"), DType::F32, {4, 32});
+    model.add(layer(n, "mlp.up_proj.weight"), DType::F32, {80, 32});
+    model.add(layer(n, "mlp.up_select.ids"), DType::I64, {5});
+  }
+  const Checkpoint opened = model.open();
+  const LayerWeights &weights = opened.weights().layers[1];
+  EXPECT_EQ(weights.upSelectIds, layer(1, "mlp.up_select.ids"));
+  EXPECT_EQ(weights.upProj, layer(1, "mlp.up_proj.weight"));
+  model.add(layer(1, "mlp.up_select.ids"), DType::F32, {5});
+  EXPECT_ERROR(model.open(), layer(1, "mlp.up_select.ids"), "I32 or I64");
+  model.add(layer(1, "mlp.up_select.ids"), DType::I64, {97});
+  EXPECT_ERROR(model.open(), "97 ids", "96");
+}
+
+// Case B1 through the model: the index promises what the shard lacks.
+TEST(ModelWeights, missingTensorNamesItsShard) {
+  const TemporaryFolder folder;
+  const fs::path from = fs::path(STEM_TEST_DATA) / "golden" / "llama_gqa";
+  fs::copy(from / "config.json", folder / "config.json");
+  fs::copy(from / "model.safetensors", folder / "m-1.safetensors");
+  ordered_json map;
+  const auto shard = SafetensorsFile::open(folder / "m-1.safetensors");
+  for (const TensorView &view : shard.tensors())
+    map[view.name] = "m-1.safetensors";
+  map["mtp.fc.weight"] = "m-1.safetensors";
+  const auto writeIndex = [&] {
+    writeText(folder / "model.safetensors.index.json",
+              ordered_json({{"weight_map", map}}).dump());
+  };
+  writeIndex();
+  // Not needed: a warning.
+  const Checkpoint model = Checkpoint::open(folder.path());
+  ASSERT_EQ(model.warnings().size(), 1u);
+  EXPECT_TRUE(hasAll(model.warnings()[0], {"mtp.fc.weight", "m-1"}));
+  // In the shard, but not in the index.
+  map.erase("model.norm.weight");
+  writeIndex();
+  EXPECT_ERROR(Checkpoint::open(folder.path()), "model.norm.weight", "missing");
+  map["model.norm.weight"] = "m-1.safetensors";
+  map.erase("mtp.fc.weight");
+  map["lm_head.weight"] = "m-2.safetensors";
+  SafetensorsWriter(folder / "m-2.safetensors", {}).finish();
+  writeIndex();
+  EXPECT_ERROR(Checkpoint::open(folder.path()), "lm_head.weight", "missing",
+               "m-2.safetensors", "does not have");
+}
+
+TEST(Checkpoint, saysWhatIsMissing) {
+  const TemporaryFolder folder;
+  EXPECT_ERROR(Checkpoint::open(folder / "none"), "none", "no such file");
+  EXPECT_ERROR(Checkpoint::open(folder.path()), "config.json");
+  writeText(folder / "m.safetensors", "x");
+  EXPECT_ERROR(Checkpoint::open(folder / "m.safetensors"), "give the folder");
+  writeText(folder / "m.txt", "hello");
+  EXPECT_ERROR(Checkpoint::open(folder / "m.txt"), "not a GGUF file");
+}
+
+TEST(Checkpoint, gathersEndTokens) {
+  const TemporaryFolder folder;
+  fs::copy(fs::path(STEM_TEST_DATA) / "golden" / "llama_gqa", folder.path(),
+           fs::copy_options::recursive);
+  writeText(folder / "generation_config.json", R"({"eos_token_id":[5,2]})");
+  EXPECT_EQ(Checkpoint::open(folder.path()).endTokens(),
+            (std::vector<int64_t>{5, 2}));
+}
+
+} // namespace
