@@ -1,0 +1,262 @@
+//===- OutlineParallel.cpp - Functions of parallel bodies -----------------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "stem/Dialect/Stem/StemDialect.h"
+#include "stem/Transforms/Passes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/Matchers.h"
+#include "mlir/Transforms/RegionUtils.h"
+
+namespace stem {
+#define GEN_PASS_DEF_STEMOUTLINEPARALLELPASS
+#include "stem/Transforms/Passes.h.inc"
+} // namespace stem
+
+using namespace mlir;
+using namespace stem;
+
+namespace {
+
+/// The bounds of a loop as values.
+struct Bounds {
+  SmallVector<Value> lower, upper, step;
+};
+
+Bounds getBounds(OpBuilder &builder, scf::ForallOp forall) {
+  return {forall.getLowerBound(builder), forall.getUpperBound(builder),
+          forall.getStep(builder)};
+}
+
+bool isConstant(Value value, int64_t wanted) {
+  return getConstantIntValue(value) == wanted;
+}
+
+class Outliner {
+public:
+  explicit Outliner(ModuleOp module) : module(module), symbols(module) {}
+  LogicalResult run();
+
+private:
+  LogicalResult check(func::FuncOp function);
+  bool hasParallelWork(func::FuncOp function);
+  void sequentialize(scf::ForallOp forall);
+  void outline(func::FuncOp function, scf::ForallOp forall, unsigned number);
+  SmallVector<Value> countTasks(OpBuilder &builder, scf::ForallOp forall,
+                                const Bounds &bounds, Value &tasks);
+
+  ModuleOp module;
+  SymbolTable symbols;
+};
+
+LogicalResult Outliner::run() {
+  SmallVector<func::FuncOp> functions(module.getOps<func::FuncOp>());
+  for (func::FuncOp function : functions)
+    if (failed(check(function)))
+      return failure();
+  for (func::FuncOp function : functions) {
+    SmallVector<scf::ForallOp> inner, outer;
+    // Innermost first: what is moved holds no parallel loop any more.
+    function.walk([&](scf::ForallOp forall) {
+      (forall->getParentOfType<scf::ForallOp>() ? inner : outer)
+          .push_back(forall);
+    });
+    for (scf::ForallOp forall : inner)
+      sequentialize(forall);
+    for (auto [number, forall] : llvm::enumerate(outer))
+      outline(function, forall, number);
+    function.walk([](ThreadIndexOp thread) {
+      OpBuilder builder(thread);
+      thread.getResult().replaceAllUsesWith(
+          arith::ConstantIndexOp::create(builder, thread.getLoc(), 0));
+      thread.erase();
+    });
+  }
+  return success();
+}
+
+/// Whether calling the function runs a parallel loop or reads the thread.
+bool Outliner::hasParallelWork(func::FuncOp root) {
+  SmallVector<func::FuncOp> worklist{root};
+  llvm::SmallPtrSet<Operation *, 8> seen{root};
+  while (!worklist.empty()) {
+    func::FuncOp function = worklist.pop_back_val();
+    WalkResult walk = function.walk([&](Operation *op) {
+      if (isa<scf::ForallOp, ThreadIndexOp, ParallelCallOp>(op))
+        return WalkResult::interrupt();
+      if (auto call = dyn_cast<func::CallOp>(op))
+        if (auto callee = symbols.lookup<func::FuncOp>(call.getCallee()))
+          if (seen.insert(callee).second)
+            worklist.push_back(callee);
+      return WalkResult::advance();
+    });
+    if (walk.wasInterrupted())
+      return true;
+  }
+  return false;
+}
+
+LogicalResult Outliner::check(func::FuncOp function) {
+  WalkResult walk = function.walk([&](Operation *op) {
+    if (auto forall = dyn_cast<scf::ForallOp>(op)) {
+      if (forall.getNumResults() == 0)
+        return WalkResult::advance();
+      forall.emitOpError("has results: parallel loops are outlined on buffers, "
+                         "after bufferization");
+      return WalkResult::interrupt();
+    }
+    if (!op->getParentOfType<scf::ForallOp>())
+      return WalkResult::advance();
+    if (isa<ParallelCallOp>(op)) {
+      op->emitOpError("stands in a parallel loop: the threads are busy "
+                      "already");
+      return WalkResult::interrupt();
+    }
+    auto call = dyn_cast<func::CallOp>(op);
+    auto callee =
+        call ? symbols.lookup<func::FuncOp>(call.getCallee()) : func::FuncOp();
+    if (!callee || !hasParallelWork(callee))
+      return WalkResult::advance();
+    call.emitOpError() << "calls '" << callee.getSymName()
+                       << "' from inside a parallel loop, but that function "
+                          "has parallel loops or asks for its thread: inline "
+                          "it, or move the call out of the loop";
+    return WalkResult::interrupt();
+  });
+  return failure(walk.wasInterrupted());
+}
+
+/// Pattern: forall (i, j) in (n, m) { X } -> for i in n { for j in m { X } }
+void Outliner::sequentialize(scf::ForallOp forall) {
+  IRRewriter rewriter(forall);
+  Bounds bounds = getBounds(rewriter, forall);
+  scf::LoopNest nest = scf::buildLoopNest(
+      rewriter, forall.getLoc(), bounds.lower, bounds.upper, bounds.step);
+  Block *body = forall.getBody();
+  body->getTerminator()->erase();
+  SmallVector<Value> variables;
+  for (scf::ForOp loop : nest.loops)
+    variables.push_back(loop.getInductionVar());
+  rewriter.inlineBlockBefore(body, nest.loops.back().getBody()->getTerminator(),
+                             variables);
+  rewriter.eraseOp(forall);
+}
+
+/// The number of iterations in each dimension, and of all in `tasks`.
+SmallVector<Value> Outliner::countTasks(OpBuilder &builder,
+                                        scf::ForallOp forall,
+                                        const Bounds &bounds, Value &tasks) {
+  Location loc = forall.getLoc();
+  SmallVector<Value> counts;
+  for (auto [lower, upper, step] :
+       llvm::zip_equal(bounds.lower, bounds.upper, bounds.step)) {
+    Value count = upper;
+    if (!isConstant(lower, 0))
+      count = builder.createOrFold<arith::SubIOp>(loc, count, lower);
+    if (!isConstant(step, 1))
+      count = builder.createOrFold<arith::CeilDivSIOp>(loc, count, step);
+    // A loop whose upper bound is below the lower one has no tasks; two of
+    // them must not make a positive product.
+    if (forall.getRank() > 1 && !getConstantIntValue(count))
+      count = builder.createOrFold<arith::MaxSIOp>(
+          loc, count, arith::ConstantIndexOp::create(builder, loc, 0));
+    counts.push_back(count);
+    tasks =
+        tasks ? builder.createOrFold<arith::MulIOp>(loc, tasks, count) : count;
+  }
+  return counts;
+}
+
+void Outliner::outline(func::FuncOp function, scf::ForallOp forall,
+                       unsigned number) {
+  Location loc = forall.getLoc();
+  OpBuilder builder(forall);
+  Bounds bounds = getBounds(builder, forall);
+  Value tasks;
+  SmallVector<Value> counts = countTasks(builder, forall, bounds, tasks);
+
+  // Everything that the function reads from outside, constants apart.
+  llvm::SetVector<Value> outside;
+  getUsedValuesDefinedAbove(forall.getRegion(), outside);
+  for (ArrayRef<Value> values :
+       {ArrayRef<Value>(bounds.lower), ArrayRef<Value>(bounds.step)})
+    outside.insert(values.begin(), values.end());
+  // The leading count is not needed to tell the dimensions apart.
+  outside.insert(counts.begin() + 1, counts.end());
+  SmallVector<Value> captures;
+  SmallVector<Operation *> constants;
+  for (Value value : outside) {
+    if (matchPattern(value, m_Constant()))
+      constants.push_back(value.getDefiningOp());
+    else
+      captures.push_back(value);
+  }
+
+  Type index = builder.getIndexType();
+  SmallVector<Type> types{index, index};
+  llvm::append_range(types, ValueRange(captures).getTypes());
+  builder.clearInsertionPoint();
+  auto body = func::FuncOp::create(
+      builder, loc, (function.getSymName() + "_par" + Twine(number)).str(),
+      builder.getFunctionType(types, {}));
+  body.setPrivate();
+  symbols.insert(body, std::next(Block::iterator(function)));
+
+  Block *block = body.addEntryBlock();
+  builder.setInsertionPointToStart(block);
+  IRMapping mapping;
+  for (Operation *constant : constants)
+    builder.clone(*constant, mapping);
+  for (auto [value, argument] :
+       llvm::zip_equal(captures, block->getArguments().drop_front(2)))
+    mapping.map(value, argument);
+
+  // The last dimension runs fastest.
+  Value rest = block->getArgument(0);
+  SmallVector<Value> variables(forall.getRank());
+  for (int64_t dim = forall.getRank() - 1; dim >= 0; --dim) {
+    Value position = rest;
+    if (dim > 0) {
+      Value count = mapping.lookup(counts[dim]);
+      position = arith::RemUIOp::create(builder, loc, rest, count);
+      rest = arith::DivUIOp::create(builder, loc, rest, count);
+    }
+    if (!isConstant(bounds.step[dim], 1))
+      position = arith::MulIOp::create(builder, loc, position,
+                                       mapping.lookup(bounds.step[dim]));
+    if (!isConstant(bounds.lower[dim], 0))
+      position = arith::AddIOp::create(builder, loc, position,
+                                       mapping.lookup(bounds.lower[dim]));
+    variables[dim] = position;
+  }
+  for (auto [old, value] :
+       llvm::zip_equal(forall.getInductionVars(), variables))
+    mapping.map(old, value);
+  for (Operation &op : forall.getBody()->without_terminator())
+    builder.clone(op, mapping);
+  func::ReturnOp::create(builder, loc);
+  Value thread = block->getArgument(1);
+  body.walk([&](ThreadIndexOp op) {
+    op.getResult().replaceAllUsesWith(thread);
+    op.erase();
+  });
+
+  builder.setInsertionPoint(forall);
+  ParallelCallOp::create(builder, loc, body.getSymName(), tasks, captures);
+  forall.erase();
+}
+
+struct OutlineParallelPass
+    : public stem::impl::StemOutlineParallelPassBase<OutlineParallelPass> {
+  void runOnOperation() override {
+    if (failed(Outliner(getOperation()).run()))
+      signalPassFailure();
+  }
+};
+
+} // namespace
