@@ -1,0 +1,322 @@
+//===- LowerToHostCalls.cpp - Calls of the runtime ------------------------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "LowerToHost.h"
+
+#include "stem-c/Runtime.h"
+
+#include "mlir/Conversion/LLVMCommon/MemRefBuilder.h"
+#include "mlir/Conversion/LLVMCommon/Pattern.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+using namespace mlir;
+using namespace stem;
+
+//===----------------------------------------------------------------------===//
+// Signatures
+//===----------------------------------------------------------------------===//
+
+/// What compiled code calls, as include/stem-c/Runtime.h declares it. The
+/// first letter is the result: p pointer, i int32_t, l int64_t, v void.
+static constexpr std::pair<llvm::StringLiteral, llvm::StringLiteral>
+    kRuntimeFunctions[] = {
+        {"stem_context_threads", "ip"},
+        {"stem_check_ids", "ippll"},
+        {"stem_parallel_for", "vplpp"},
+        {"stem_packed_matmul", "vpplpillllplllli"},
+        {"stem_kv_append", "vplplplppl"},
+        {"stem_kv_page", "pplilli"},
+        {"stem_table_make_plan", "ippplp"},
+        {"stem_table_release_plan", "vpp"},
+        {"stem_table_prefetch", "ipplpp"},
+        {"stem_table_await", "ipplpp"},
+        {"stem_table_release", "vpl"},
+};
+
+static StringRef getSignature(StringRef name) {
+  for (auto [function, signature] : kRuntimeFunctions)
+    if (function == name)
+      return signature;
+  return {};
+}
+
+bool stem::isRuntimeFunction(StringRef name) {
+  return !getSignature(name).empty();
+}
+
+std::optional<int32_t> stem::getRuntimeType(Type type) {
+  if (type.isF32())
+    return STEM_F32;
+  if (type.isBF16())
+    return STEM_BF16;
+  if (type.isF16())
+    return STEM_F16;
+  if (type.isSignlessInteger(32))
+    return STEM_I32;
+  if (type.isSignlessInteger(8))
+    return STEM_I8;
+  return std::nullopt;
+}
+
+//===----------------------------------------------------------------------===//
+// HostBuilder
+//===----------------------------------------------------------------------===//
+
+Value HostBuilder::i32(int64_t value) {
+  return LLVM::ConstantOp::create(*this, loc, getI32Type(), value);
+}
+
+Value HostBuilder::i64(int64_t value) {
+  return LLVM::ConstantOp::create(*this, loc, getI64Type(), value);
+}
+
+Value HostBuilder::address(Value base, int64_t offset) {
+  if (offset == 0)
+    return base;
+  return LLVM::GEPOp::create(*this, loc, ptr(), getI8Type(), base,
+                             ArrayRef<LLVM::GEPArg>{int32_t(offset)});
+}
+
+Value HostBuilder::load(Type type, Value base, int64_t offset) {
+  return LLVM::LoadOp::create(*this, loc, type, address(base, offset));
+}
+
+Value HostBuilder::cast(Type type, Value value) {
+  if (value.getType() == type)
+    return value;
+  return UnrealizedConversionCastOp::create(*this, loc, type, value)
+      .getResult(0);
+}
+
+Value HostBuilder::stackSlot(Region &function, Type type) {
+  InsertionGuard guard(*this);
+  setInsertionPointToStart(&function.front());
+  return LLVM::AllocaOp::create(*this, loc, ptr(), type, i64(1));
+}
+
+Value HostBuilder::call(StringRef name, ValueRange arguments) {
+  auto module = getInsertionBlock()->getParentOp()->getParentOfType<ModuleOp>();
+  auto function = module.lookupSymbol<LLVM::LLVMFuncOp>(name);
+  if (!function) {
+    auto typeOf = [&](char letter) -> Type {
+      switch (letter) {
+      case 'p':
+        return ptr();
+      case 'i':
+        return getI32Type();
+      case 'l':
+        return getI64Type();
+      default:
+        return LLVM::LLVMVoidType::get(getContext());
+      }
+    };
+    StringRef signature = getSignature(name);
+    SmallVector<Type> parameters;
+    for (char letter : signature.drop_front())
+      parameters.push_back(typeOf(letter));
+    InsertionGuard guard(*this);
+    setInsertionPointToStart(module.getBody());
+    function = LLVM::LLVMFuncOp::create(
+        *this, loc, name,
+        LLVM::LLVMFunctionType::get(typeOf(signature.front()), parameters));
+  }
+  auto call = LLVM::CallOp::create(*this, loc, function, arguments);
+  return call.getNumResults() ? call.getResult() : Value();
+}
+
+//===----------------------------------------------------------------------===//
+// Context and parallel calls
+//===----------------------------------------------------------------------===//
+
+void stem::addContextArguments(ModuleOp module) {
+  Type pointer = LLVM::LLVMPointerType::get(module.getContext());
+  for (auto function : module.getOps<func::FuncOp>())
+    (void)function.insertArgument(0, pointer, {}, function.getLoc());
+  module.walk([&](func::CallOp call) {
+    auto function = call->getParentOfType<func::FuncOp>();
+    call.getOperandsMutable().assign(llvm::to_vector(
+        llvm::concat<Value>(SmallVector<Value>{function.getArgument(0)},
+                            SmallVector<Value>(call.getOperands()))));
+  });
+}
+
+/// The function that the threads call: it unpacks the context and the captures
+/// from `captures`, of type `record`, and calls the outlined body.
+static LLVM::LLVMFuncOp buildTask(ParallelCallOp op,
+                                  LLVM::LLVMStructType record, StringRef name) {
+  HostBuilder builder(op.getLoc());
+  auto parent = op->getParentOfType<func::FuncOp>();
+  builder.setInsertionPointAfter(parent);
+  Type i64 = builder.getI64Type();
+  auto task = LLVM::LLVMFuncOp::create(
+      builder, op.getLoc(), name,
+      LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(op.getContext()),
+                                  {builder.ptr(), i64, i64}));
+  Block *block = task.addEntryBlock(builder);
+  builder.setInsertionPointToStart(block);
+  Value fields =
+      LLVM::LoadOp::create(builder, op.getLoc(), record, block->getArgument(0));
+  SmallVector<Value> arguments;
+  auto field = [&](int64_t index) -> Value {
+    return LLVM::ExtractValueOp::create(builder, op.getLoc(), fields, index);
+  };
+  arguments.push_back(field(0));
+  for (unsigned i : {1, 2})
+    arguments.push_back(
+        builder.cast(builder.getIndexType(), block->getArgument(i)));
+  for (auto [index, type] : llvm::enumerate(op.getCaptures().getTypes()))
+    arguments.push_back(builder.cast(type, field(index + 1)));
+  func::CallOp::create(builder, op.getLoc(), op.getCallee(), TypeRange(),
+                       arguments);
+  LLVM::ReturnOp::create(builder, op.getLoc(), ValueRange());
+  return task;
+}
+
+LogicalResult stem::lowerParallelCalls(ModuleOp module,
+                                       const LLVMTypeConverter &converter) {
+  SmallVector<ParallelCallOp> calls;
+  module.walk([&](ParallelCallOp op) { calls.push_back(op); });
+  SymbolTable symbols(module);
+  for (ParallelCallOp op : calls) {
+    HostBuilder builder(op);
+    auto function = op->getParentOfType<func::FuncOp>();
+    SmallVector<Type> types{builder.ptr()};
+    SmallVector<Value> values{function.getArgument(0)};
+    for (Value capture : op.getCaptures()) {
+      Type type = converter.convertType(capture.getType());
+      if (!type)
+        return op.emitOpError() << "cannot pass a capture of type "
+                                << capture.getType() << " to a thread";
+      types.push_back(type);
+      values.push_back(builder.cast(type, capture));
+    }
+    auto record = LLVM::LLVMStructType::getLiteral(op.getContext(), types);
+    Value fields =
+        LLVM::PoisonOp::create(builder, op.getLoc(), record).getResult();
+    for (auto [index, value] : llvm::enumerate(values))
+      fields = LLVM::InsertValueOp::create(builder, op.getLoc(), fields, value,
+                                           index);
+    Value slot = builder.stackSlot(function.getBody(), record);
+    LLVM::StoreOp::create(builder, op.getLoc(), fields, slot);
+
+    LLVM::LLVMFuncOp task =
+        buildTask(op, record, (op.getCallee() + "_task").str());
+    symbols.insert(task);
+    Value address = LLVM::AddressOfOp::create(builder, op.getLoc(), task);
+    Value tasks = builder.cast(builder.getI64Type(), op.getTasks());
+    builder.call("stem_parallel_for",
+                 {function.getArgument(0), tasks, address, slot});
+    op.erase();
+  }
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Kernels and the cache
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// A matrix or vector operand as a kernel takes it.
+struct Rows {
+  Value data;
+  Value count;
+  Value stride;
+};
+
+template <typename SourceOp>
+struct ToRuntimeCall : ConvertOpToLLVMPattern<SourceOp> {
+  using ConvertOpToLLVMPattern<SourceOp>::ConvertOpToLLVMPattern;
+
+  Rows getRows(OpBuilder &builder, Location loc, Value operand,
+               Value converted) const {
+    MemRefDescriptor descriptor(converted);
+    auto type = cast<MemRefType>(operand.getType());
+    return {descriptor.bufferPtr(builder, loc, *this->getTypeConverter(), type),
+            descriptor.size(builder, loc, 0),
+            descriptor.stride(builder, loc, 0)};
+  }
+
+  /// The context is the first argument of every function.
+  static Value getContext(Operation *op) {
+    return op->getParentOfType<FunctionOpInterface>().getArgument(0);
+  }
+};
+
+// Pattern: packed_matmul a, b[k0, n0] into acc -> stem_packed_matmul
+struct ConvertPackedMatmul : ToRuntimeCall<PackedMatmulOp> {
+  using ToRuntimeCall::ToRuntimeCall;
+  LogicalResult
+  matchAndRewrite(PackedMatmulOp op, OpAdaptor adaptor,
+                  ConversionPatternRewriter &rewriter) const override {
+    Location loc = op.getLoc();
+    HostBuilder builder(op);
+    Rows a = getRows(rewriter, loc, op.getA(), adaptor.getA());
+    Rows acc = getRows(rewriter, loc, op.getAcc(), adaptor.getAcc());
+    Value k = MemRefDescriptor(adaptor.getA()).size(rewriter, loc, 1);
+    Value n = MemRefDescriptor(adaptor.getAcc()).size(rewriter, loc, 1);
+    PackedType b = op.getB().getType();
+    builder.setListener(rewriter.getListener());
+    builder.setInsertionPoint(op);
+    builder.call("stem_packed_matmul",
+                 {getContext(op), a.data, a.stride, adaptor.getB(),
+                  builder.i32(*getRuntimeType(b.getElementType())),
+                  builder.i64(b.getRows()), builder.i64(b.getColumns()),
+                  adaptor.getKOffset(), adaptor.getNOffset(), acc.data,
+                  acc.stride, acc.count, k, n,
+                  builder.i32(op.getAccumulate())});
+    rewriter.eraseOp(op);
+    return success();
+  }
+};
+
+// Pattern: kv_append k, v at positions of sequences -> stem_kv_append
+struct ConvertKVAppend : ToRuntimeCall<KVAppendOp> {
+  using ToRuntimeCall::ToRuntimeCall;
+  LogicalResult
+  matchAndRewrite(KVAppendOp op, OpAdaptor adaptor,
+                  ConversionPatternRewriter &rewriter) const override {
+    Location loc = op.getLoc();
+    Rows k = getRows(rewriter, loc, op.getK(), adaptor.getK());
+    Rows v = getRows(rewriter, loc, op.getV(), adaptor.getV());
+    Rows positions =
+        getRows(rewriter, loc, op.getPositions(), adaptor.getPositions());
+    Rows sequences =
+        getRows(rewriter, loc, op.getSequences(), adaptor.getSequences());
+    HostBuilder builder(op);
+    builder.setListener(rewriter.getListener());
+    builder.call("stem_kv_append",
+                 {adaptor.getCache(), adaptor.getLayer(), k.data, k.stride,
+                  v.data, v.stride, positions.data, sequences.data, k.count});
+    rewriter.eraseOp(op);
+    return success();
+  }
+};
+
+// Pattern: kv_page cache[layer, sequence, page, head] -> stem_kv_page
+struct ConvertKVPage : ToRuntimeCall<KVPageOp> {
+  using ToRuntimeCall::ToRuntimeCall;
+  LogicalResult
+  matchAndRewrite(KVPageOp op, OpAdaptor adaptor,
+                  ConversionPatternRewriter &rewriter) const override {
+    HostBuilder builder(op);
+    builder.setListener(rewriter.getListener());
+    Value page = builder.call("stem_kv_page",
+                              {adaptor.getCache(), adaptor.getLayer(),
+                               adaptor.getSequence(), adaptor.getPage(),
+                               adaptor.getHead(), builder.i32(op.getValues())});
+    rewriter.replaceOp(op, page);
+    return success();
+  }
+};
+
+} // namespace
+
+void stem::populateStemToHostPatterns(const LLVMTypeConverter &converter,
+                                      RewritePatternSet &patterns) {
+  patterns.add<ConvertPackedMatmul, ConvertKVAppend, ConvertKVPage>(converter);
+}
