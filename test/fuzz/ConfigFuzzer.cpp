@@ -1,0 +1,35 @@
+//===- ConfigFuzzer.cpp - Any bytes as config.json ------------------------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "stem/Model/ModelConfig.h"
+#include "stem/Support/Error.h"
+
+#include <cmath>
+
+using namespace stem;
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  const std::string_view text(reinterpret_cast<const char *>(data), size);
+  try {
+    generationEndTokens(text, "fuzz");
+  } catch (const Error &) {
+  }
+  try {
+    const ModelConfig config = ModelConfig::parse(text, "fuzz");
+    if (config.heads % config.kvHeads || config.headDim % 2)
+      __builtin_trap();
+    if (config.headDim <= 4096)
+      for (const float f : config.rope.inverseFrequencies(config.headDim))
+        if (!(f >= 0))
+          __builtin_trap();
+    configWithDType(config.sourceText, DType::BF16);
+    if (config.stem)
+      configWithStem(config.sourceText, *config.stem);
+  } catch (const Error &) {
+  }
+  return 0;
+}
