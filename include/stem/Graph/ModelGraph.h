@@ -1,0 +1,46 @@
+//===- ModelGraph.h - A checkpoint's model as stem IR ---------------------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEM_GRAPH_MODELGRAPH_H
+#define STEM_GRAPH_MODELGRAPH_H
+
+#include "stem/Model/Checkpoint.h"
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/OwningOpRef.h"
+
+namespace stem {
+
+struct GraphOptions {
+  /// Element type of weights, products and the cache: F32 or BF16. The residual
+  /// stream, norms, softmax and the loss are f32 in both.
+  DType compute = DType::F32;
+  /// Tokens of one tile of prefill and scoring.
+  int64_t tokenTile = 64;
+};
+
+/// The model as a module in the graph phase. Layers of one kind are one private
+/// function. Entries, all over flat tokens T with R chosen output rows:
+///
+///   prefill, decode: (ids, positions, sequences : T x i32, output_rows :
+///     R x i32, cache, logits : R x V x f32) -> logits
+///   score: (ids, positions, sequences, labels : T x i32, cache, nll : T x f32)
+///     -> nll
+///
+/// prefill and score run token tiles: T is a multiple of `tokenTile` and a tile
+/// holds consecutive positions of one sequence, its padding marked by sequence
+/// -1. decode takes any T. Throws an Error for a checkpoint that the graph
+/// cannot express.
+mlir::OwningOpRef<mlir::ModuleOp> buildModelGraph(mlir::MLIRContext &context,
+                                                  const ModelConfig &config,
+                                                  const ModelWeights &weights,
+                                                  const TensorSource &tensors,
+                                                  const GraphOptions &options);
+
+} // namespace stem
+
+#endif // STEM_GRAPH_MODELGRAPH_H

@@ -1,0 +1,303 @@
+//===- ModelGraph.cpp - A checkpoint's model as stem IR -------------------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "stem/Graph/ModelGraph.h"
+
+#include "LayerGraph.h"
+
+#include "stem/Dialect/Stem/StemDialect.h"
+#include "stem/Support/Error.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+#include <map>
+
+using namespace mlir;
+using namespace stem;
+
+namespace {
+
+/// Builds the module around the layer functions.
+class ModelBuilder {
+public:
+  ModelBuilder(MLIRContext &context, const ModelConfig &config,
+               const ModelWeights &weights, const TensorSource &tensors,
+               const GraphOptions &options)
+      : builder(&context), loc(builder.getUnknownLoc()), config(config),
+        weights(weights), tensors(tensors), options(options),
+        types(context, config, options.compute) {}
+
+  OwningOpRef<ModuleOp> build() {
+    OwningOpRef<ModuleOp> module = ModuleOp::create(builder, loc);
+    builder.setInsertionPointToEnd(module->getBody());
+    declareWeights();
+    for (uint64_t i = 0; i < config.layerCount(); ++i)
+      layerFunction(i);
+    buildHead();
+    buildLogitsEntry("prefill", options.tokenTile);
+    buildLogitsEntry("decode", 1);
+    buildScoreEntry();
+    return module;
+  }
+
+private:
+  void declareParam(const std::string &key, RankedTensorType type) {
+    if (!key.empty())
+      ParamOp::create(builder, loc, key, key, type);
+  }
+
+  void declareWeights() {
+    declareParam(weights.embedding,
+                 types.matrix(config.vocabSize, config.hiddenSize));
+    for (const LayerWeights &layer : weights.layers) {
+      for (const LayerParam &param : layerParams(layer))
+        declareParam(param.key, types.param(param));
+      if (!layer.upTable.empty())
+        TableOp::create(builder, loc, layer.upTable, layer.upTable,
+                        tableType(layer));
+    }
+    declareParam(weights.finalNorm, types.vector(config.hiddenSize));
+    if (!weights.isHeadTied)
+      declareParam(weights.head,
+                   types.matrix(config.vocabSize, config.hiddenSize));
+  }
+
+  TableType tableType(const LayerWeights &layer) {
+    const TensorInfo &info = tensors.get(layer.upTable);
+    Type element;
+    switch (info.dtype) {
+    case DType::F32:
+      element = builder.getF32Type();
+      break;
+    case DType::BF16:
+      element = builder.getBF16Type();
+      break;
+    case DType::F16:
+      element = builder.getF16Type();
+      break;
+    default:
+      fail("{}: tensor {} has type {}; a table's rows are F32, BF16 or F16",
+           tensors.description(), layer.upTable, dtypeName(info.dtype));
+    }
+    return TableType::get(builder.getContext(), config.vocabSize,
+                          config.intermediateSize, element);
+  }
+
+  /// The function of layer `index`, shared by all layers of its kind.
+  func::FuncOp layerFunction(uint64_t index) {
+    LayerKind kind = layerKind(config, weights, index);
+    func::FuncOp &function = functions[kind];
+    if (!function) {
+      const LayerWeights &layer = weights.layers[index];
+      std::optional<Type> rows;
+      if (config.layers[index].isStem)
+        rows = tableType(layer).getElementType();
+      function = buildLayerFunction(builder, loc, config, index, layer, types,
+                                    rows, layerName(kind));
+    }
+    return function;
+  }
+
+  std::string layerName(const LayerKind &kind) {
+    std::string name = kind.isStem ? "layer_stem" : "layer_dense";
+    if (kind.window > 0)
+      name += "_window" + std::to_string(kind.window);
+    if (!kind.usesRope)
+      name += "_norope";
+    // Layers that differ in their biases alone.
+    unsigned &uses = layerNames[name];
+    return ++uses == 1 ? name : name + "_" + std::to_string(uses);
+  }
+
+  /// Final norm and head on chosen rows. Few rows: tiled by columns.
+  void buildHead() {
+    auto logits = types.activation(config.vocabSize, builder.getF32Type());
+    auto head = types.matrix(config.vocabSize, config.hiddenSize);
+    auto type =
+        builder.getFunctionType({types.residual(), types.ids(),
+                                 types.vector(config.hiddenSize), head, logits},
+                                {logits});
+    auto function = func::FuncOp::create(builder, loc, "head", type);
+    function.setPrivate();
+    function->setAttr(StemDialect::kTileAttr, builder.getI64IntegerAttr(1));
+    function.setArgAttr(4, StemDialect::kOutputAttr, builder.getUnitAttr());
+    OpBuilder::InsertionGuard guard(builder);
+    Block *block = function.addEntryBlock();
+    builder.setInsertionPointToStart(block);
+    auto arguments = block->getArguments();
+    Value rows = EmbeddingOp::create(builder, loc, types.residual(),
+                                     arguments[1], arguments[0]);
+    Value normed = finalNorm(rows, arguments[2]);
+    Value result = LinearOp::create(builder, loc, logits, normed, arguments[3],
+                                    /*bias=*/Value());
+    func::ReturnOp::create(builder, loc, result);
+  }
+
+  Value finalNorm(Value x, Value weight) {
+    return RMSNormOp::create(
+        builder, loc, types.activation(config.hiddenSize, types.compute()), x,
+        weight, builder.getF64FloatAttr(config.rmsNormEps));
+  }
+
+  struct EntryArgument {
+    StringRef name;
+    Type type;
+    StringRef rows; // "tokens", "outputs" or none
+    bool isOutput = false;
+  };
+
+  func::FuncOp createEntry(StringRef name, int64_t tile,
+                           ArrayRef<EntryArgument> arguments) {
+    SmallVector<Type> inputs;
+    for (const EntryArgument &argument : arguments)
+      inputs.push_back(argument.type);
+    auto function = func::FuncOp::create(
+        builder, loc, name,
+        builder.getFunctionType(inputs, {arguments.back().type}));
+    function->setAttr(StemDialect::kEntryAttr, builder.getUnitAttr());
+    function->setAttr(StemDialect::kTileAttr, builder.getI64IntegerAttr(tile));
+    for (auto [index, argument] : llvm::enumerate(arguments)) {
+      auto set = [&, index = index](StringRef key, Attribute value) {
+        function.setArgAttr(index, key, value);
+      };
+      set(StemDialect::kNameAttr, builder.getStringAttr(argument.name));
+      if (!argument.rows.empty())
+        set(StemDialect::kRowsAttr, builder.getStringAttr(argument.rows));
+      if (argument.isOutput)
+        set(StemDialect::kOutputAttr, builder.getUnitAttr());
+      if (argument.name == "ids")
+        set(StemDialect::kIdBoundAttr,
+            builder.getI64IntegerAttr(config.vocabSize));
+    }
+    return function;
+  }
+
+  Value load(const std::string &key, Type type) {
+    return ParamLoadOp::create(builder, loc, type, key);
+  }
+
+  Value loadHead() {
+    return load(weights.head,
+                types.matrix(config.vocabSize, config.hiddenSize));
+  }
+
+  /// Embedding and all layers; the first three arguments are ids, positions
+  /// and sequences.
+  Value buildTrunk(ValueRange tokens, Value cache) {
+    Value embedding = load(weights.embedding,
+                           types.matrix(config.vocabSize, config.hiddenSize));
+    Value x = EmbeddingOp::create(builder, loc, types.residual(), tokens[0],
+                                  embedding);
+    auto angles = types.activation(config.headDim / 2, builder.getF32Type());
+    auto rotary = RotaryAnglesOp::create(
+        builder, loc, angles, angles, tokens[1],
+        builder.getDenseF32ArrayAttr(
+            config.rope.inverseFrequencies(config.headDim)),
+        builder.getF64FloatAttr(config.rope.attentionScaling));
+    // All rows first: the store sees every request of the step at its start.
+    SmallVector<SmallVector<Value>> rows;
+    for (uint64_t i = 0; i < config.layerCount(); ++i)
+      rows.push_back(tableRows(i, tokens[0]));
+    for (uint64_t i = 0; i < config.layerCount(); ++i) {
+      Value number = arith::ConstantIndexOp::create(builder, loc, i);
+      SmallVector<Value> operands = {
+          x,     tokens[1], tokens[2], rotary.getCos(), rotary.getSin(),
+          cache, number};
+      for (const LayerParam &param : layerParams(weights.layers[i]))
+        operands.push_back(load(param.key, types.param(param)));
+      llvm::append_range(operands, rows[i]);
+      x = func::CallOp::create(builder, loc, layerFunction(i), operands)
+              .getResult(0);
+    }
+    return x;
+  }
+
+  SmallVector<Value> tableRows(uint64_t index, Value ids) {
+    const LayerWeights &layer = weights.layers[index];
+    if (layer.upTable.empty())
+      return {};
+    TableType type = tableType(layer);
+    Value table = TableLoadOp::create(builder, loc, type, layer.upTable);
+    auto rows = TableRowsOp::create(
+        builder, loc,
+        types.activation(type.getColumns(), type.getElementType()), types.ids(),
+        table, ids);
+    return {rows.getRows(), rows.getIndex()};
+  }
+
+  Type cacheType() { return KVCacheType::get(builder.getContext()); }
+
+  void buildLogitsEntry(StringRef name, int64_t tile) {
+    auto logits = types.activation(config.vocabSize, builder.getF32Type());
+    func::FuncOp entry =
+        createEntry(name, tile,
+                    {{"ids", types.ids(), "tokens"},
+                     {"positions", types.ids(), "tokens"},
+                     {"sequences", types.ids(), "tokens"},
+                     {"output_rows", types.ids(), "outputs"},
+                     {"cache", cacheType(), ""},
+                     {"logits", logits, "outputs", /*isOutput=*/true}});
+    OpBuilder::InsertionGuard guard(builder);
+    Block *block = entry.addEntryBlock();
+    builder.setInsertionPointToStart(block);
+    auto arguments = block->getArguments();
+    Value x = buildTrunk(arguments.take_front(3), arguments[4]);
+    Value norm = load(weights.finalNorm, types.vector(config.hiddenSize));
+    Value result = func::CallOp::create(builder, loc, "head", TypeRange{logits},
+                                        ValueRange{x, arguments[3], norm,
+                                                   loadHead(), arguments[5]})
+                       .getResult(0);
+    func::ReturnOp::create(builder, loc, result);
+  }
+
+  void buildScoreEntry() {
+    auto losses =
+        RankedTensorType::get({ShapedType::kDynamic}, builder.getF32Type());
+    func::FuncOp entry =
+        createEntry("score", options.tokenTile,
+                    {{"ids", types.ids(), "tokens"},
+                     {"positions", types.ids(), "tokens"},
+                     {"sequences", types.ids(), "tokens"},
+                     {"labels", types.ids(), "tokens"},
+                     {"cache", cacheType(), ""},
+                     {"nll", losses, "tokens", /*isOutput=*/true}});
+    OpBuilder::InsertionGuard guard(builder);
+    Block *block = entry.addEntryBlock();
+    builder.setInsertionPointToStart(block);
+    auto arguments = block->getArguments();
+    Value x = buildTrunk(arguments.take_front(3), arguments[4]);
+    Value norm = load(weights.finalNorm, types.vector(config.hiddenSize));
+    Value result = CrossEntropyOp::create(
+        builder, loc, losses, finalNorm(x, norm), loadHead(), arguments[3]);
+    func::ReturnOp::create(builder, loc, result);
+  }
+
+  OpBuilder builder;
+  Location loc;
+  const ModelConfig &config;
+  const ModelWeights &weights;
+  const TensorSource &tensors;
+  const GraphOptions &options;
+  GraphTypes types;
+  std::map<LayerKind, func::FuncOp> functions;
+  std::map<std::string, unsigned> layerNames;
+};
+
+} // namespace
+
+OwningOpRef<ModuleOp> stem::buildModelGraph(MLIRContext &context,
+                                            const ModelConfig &config,
+                                            const ModelWeights &weights,
+                                            const TensorSource &tensors,
+                                            const GraphOptions &options) {
+  context.loadDialect<StemDialect, func::FuncDialect, arith::ArithDialect>();
+  if (config.stem && (config.stem->rank > 0 || config.stem->select))
+    fail("{}: stem.rank and stem.select are not supported by this version; it "
+         "runs models whose STEM layers have a table alone",
+         tensors.description());
+  return ModelBuilder(context, config, weights, tensors, options).build();
+}
