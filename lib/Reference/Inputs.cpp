@@ -85,7 +85,7 @@ static FailureOr<IdVector> findRole(func::FuncOp function, unsigned number,
           number, StemDialect::kIdBoundAttr))
     vector.bound = bound.getInt();
   if (vector.bound <= 0)
-    return function.emitError()
+    return emitError(function.getLoc())
            << "argument " << number << " has no valid id: the bound is "
            << vector.bound;
   if (auto role = function.getArgAttrOfType<StringAttr>(number, kRoleAttr)) {
@@ -96,7 +96,7 @@ static FailureOr<IdVector> findRole(func::FuncOp function, unsigned number,
     else if (role == "sequences")
       vector.role = Role::Sequences;
     else
-      return function.emitError()
+      return emitError(function.getLoc())
              << kRoleAttr << " of argument " << number
              << " must be \"ids\", \"positions\" or \"sequences\", got "
              << role;
@@ -114,7 +114,7 @@ static FailureOr<ReferenceTensor> emptyInput(func::FuncOp function,
     size = ShapedType::isDynamic(size) ? tokens : size;
     result.shape.push_back(size);
     if (llvm::MulOverflow(count, size, count) || count > (int64_t{1} << 27))
-      return function.emitError()
+      return emitError(function.getLoc())
              << "argument " << number << " is too large for the interpreter";
   }
   result.values.resize(count);
@@ -160,8 +160,9 @@ static FailureOr<ReferenceValue> readParameter(func::FuncOp function,
         {table.getTableType().getRows(), table.getTableType().getColumns()}));
   auto param = dyn_cast_or_null<ParamOp>(named);
   if (!param)
-    return function.emitError() << "argument " << number << " names " << symbol
-                                << ", which is not a stem.param";
+    return emitError(function.getLoc())
+           << "argument " << number << " names " << symbol
+           << ", which is not a stem.param";
   ReferenceTensor value = interpreter.getParameter(
       param.getKey(), param.getTensorType().getShape());
   if (isa<PackedType>(function.getArgumentTypes()[number]) && value.rank() == 2)
@@ -169,13 +170,8 @@ static FailureOr<ReferenceValue> readParameter(func::FuncOp function,
   return ReferenceValue(std::move(value));
 }
 
-static FailureOr<ReferenceValue> makeInput(func::FuncOp function,
-                                           unsigned number,
-                                           const Interpreter &interpreter,
-                                           const InputOptions &options) {
-  if (auto symbol =
-          function.getArgAttrOfType<FlatSymbolRefAttr>(number, "stem.param"))
-    return readParameter(function, number, symbol, interpreter);
+static FailureOr<ReferenceValue>
+makeInput(func::FuncOp function, unsigned number, const InputOptions &options) {
   Type type = function.getArgumentTypes()[number];
   SeededStream stream(options.seed, "argument " + std::to_string(number));
   if (isa<FloatType>(type))
@@ -185,7 +181,7 @@ static FailureOr<ReferenceValue> makeInput(func::FuncOp function,
     return ReferenceValue(0.0);
   auto shape = tensorShape(type);
   if (!shape)
-    return function.emitError()
+    return emitError(function.getLoc())
            << "the interpreter cannot make an argument of type " << type;
   auto value = emptyInput(function, number, *shape, options.tokens);
   if (failed(value))
@@ -205,16 +201,30 @@ static FailureOr<ReferenceValue> makeInput(func::FuncOp function,
 
 FailureOr<SmallVector<ReferenceValue>>
 stem::makeInputs(func::FuncOp function, const Interpreter &interpreter,
-                 const InputOptions &options, unsigned first) {
+                 const InputOptions &options,
+                 const SmallVector<ReferenceValue> *given) {
   if (options.tokens < 0 || options.sequences < 1 || options.past < 0)
-    return function.emitError("stem-tokens and stem-past must not be negative, "
-                              "and stem-sequences must be positive");
+    return emitError(function.getLoc(),
+                     "stem-tokens and stem-past must not be negative, "
+                     "and stem-sequences must be positive");
   SmallVector<ReferenceValue> inputs;
-  for (unsigned i = first; i < function.getNumArguments(); ++i) {
-    auto input = makeInput(function, i, interpreter, options);
+  size_t taken = 0;
+  for (unsigned i = 0; i < function.getNumArguments(); ++i) {
+    FailureOr<ReferenceValue> input = failure();
+    if (auto symbol =
+            function.getArgAttrOfType<FlatSymbolRefAttr>(i, kParamAttr))
+      input = readParameter(function, i, symbol, interpreter);
+    else if (!given)
+      input = makeInput(function, i, options);
+    else if (taken == given->size())
+      return emitError(function.getLoc()) << "takes more arguments than before";
+    else
+      input = (*given)[taken++];
     if (failed(input))
       return failure();
     inputs.push_back(std::move(*input));
   }
+  if (given && taken != given->size())
+    return emitError(function.getLoc()) << "takes fewer arguments than before";
   return inputs;
 }

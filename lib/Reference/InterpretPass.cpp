@@ -97,12 +97,12 @@ struct InterpretPass : public stem::impl::StemInterpretPassBase<InterpretPass> {
 
   LogicalResult interpretModule() {
     if (print != "full" && print != "summary")
-      return getOperation().emitError()
+      return emitError(getOperation().getLoc())
              << "stem-print must be summary or full, got '" << print << "'";
     if (!function.empty()) {
       auto target = getOperation().lookupSymbol<func::FuncOp>(function);
       if (!target)
-        return getOperation().emitError()
+        return emitError(getOperation().getLoc())
                << "there is no function '" << function << "' to interpret";
       return interpret(target);
     }

@@ -68,8 +68,8 @@ FailureOr<Machine::Values> Machine::call(func::FuncOp function,
     return site->emitError() << "the interpreter cannot call '"
                              << function.getName() << "': it has no body";
   if (!llvm::hasSingleElement(function.getBody()))
-    return function.emitError(
-        "the interpreter runs functions of one block only");
+    return emitError(function.getLoc(),
+                     "the interpreter runs functions of one block only");
   if (arguments.size() != function.getNumArguments())
     return site->emitError() << "the interpreter was given " << arguments.size()
                              << " arguments for '" << function.getName()

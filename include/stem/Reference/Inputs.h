@@ -28,11 +28,16 @@ struct InputOptions {
   int64_t idBound = 16;
 };
 
-/// One seeded value for each argument from `first` on. An argument with the
-/// attribute `stem.param = @symbol` gets the value of that parameter.
+/// Argument attribute: the symbol of the parameter that the argument holds.
+inline constexpr llvm::StringLiteral kParamAttr = "stem.param";
+
+/// One value for each argument. An argument with `stem.param = @symbol` gets
+/// the value of that parameter. The others are taken from `given` in order,
+/// or seeded where it is null.
 mlir::FailureOr<llvm::SmallVector<ReferenceValue>>
 makeInputs(mlir::func::FuncOp function, const Interpreter &interpreter,
-           const InputOptions &options, unsigned first = 0);
+           const InputOptions &options,
+           const llvm::SmallVector<ReferenceValue> *given = nullptr);
 
 } // namespace stem
 

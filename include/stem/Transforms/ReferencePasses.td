@@ -50,3 +50,49 @@ def StemInterpretPass : Pass<"stem-interpret", "::mlir::ModuleOp"> {
            "(all values).">
   ];
 }
+
+def StemDifferentialPass : Pass<"stem-differential", "::mlir::ModuleOp"> {
+  let summary = "Name the first pass of a pipeline that changes numbers";
+  let description = [{
+    Runs a pipeline on a copy of the module. The reference interpreter runs
+    the functions before the first pass and after each one; a pass after which
+    a result differs by more than the tolerance is an error that names the
+    pass, the function and the element. Where the interpreter does not know an
+    op, or a function does not return tensors any more, a remark says so and
+    the comparison goes on after the next pass. The module itself is left as
+    it is.
+
+    ```
+    stem-opt --stem-differential='stem-pipeline=stem-fuse-ffn,canonicalize' model.mlir
+    ```
+  }];
+  let options = referenceOptions # [
+    Option<"pipeline", "stem-pipeline", "std::string", /*default=*/"",
+           "The passes to run, in the syntax of --pass-pipeline, with or "
+           "without `builtin.module(...)` around them.">,
+    Option<"tolerance", "stem-tolerance", "double", /*default=*/"1e-9",
+           "Largest difference, relative to the larger of one and the "
+           "magnitude of the reference.">
+  ];
+}
+
+def StemPrintCostPass : Pass<"stem-print-cost", "::mlir::ModuleOp"> {
+  let summary = "Print FLOPs, bytes and the roofline share of each op";
+  let description = [{
+    Prints a line for each op with the cost interface, in every function, and
+    the sums, to standard output. The time of an op is the larger of its FLOPs
+    over the rate and its bytes over the bandwidth; its share is that of its
+    function. `bound` says which of the two it is. Calls count as what they
+    call.
+  }];
+  let options = [
+    Option<"tokens", "stem-tokens", "int64_t", /*default=*/"1",
+           "What a dynamic dimension counts as.">,
+    Option<"gflops", "stem-gflops", "double", /*default=*/"100.0",
+           "The machine's rate of matrix products in GFLOP/s.">,
+    Option<"bandwidth", "stem-bandwidth-gbs", "double", /*default=*/"20.0",
+           "The machine's memory bandwidth in GB/s.">,
+    Option<"json", "stem-json", "bool", /*default=*/"false",
+           "Print one JSON object in place of the table.">
+  ];
+}

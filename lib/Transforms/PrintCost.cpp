@@ -1,0 +1,193 @@
+//===- PrintCost.cpp - What the ops of a module cost ----------------------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "stem/Dialect/Stem/StemDialect.h"
+#include "stem/Transforms/Passes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/Support/Format.h"
+#include "llvm/Support/JSON.h"
+
+namespace stem {
+#define GEN_PASS_DEF_STEMPRINTCOSTPASS
+#include "stem/Transforms/Passes.h.inc"
+} // namespace stem
+
+using namespace mlir;
+using namespace stem;
+
+namespace {
+
+struct Line {
+  std::string op;
+  OpCost cost;
+  double seconds;
+  bool isComputeBound;
+
+  double intensity() const {
+    return cost.bytes == 0 ? 0.0 : static_cast<double>(cost.flops) / cost.bytes;
+  }
+};
+
+struct FunctionCost {
+  std::string name;
+  SmallVector<Line> lines;
+  OpCost total;
+  double seconds = 0.0;
+
+  double share(const Line &line) const {
+    return seconds == 0.0 ? 0.0 : line.seconds / seconds;
+  }
+};
+
+/// Costs of functions; a call costs what its callee does.
+class CostTable {
+public:
+  CostTable(int64_t tokens, double gflops, double bandwidth)
+      : tokens(tokens), flopRate(gflops * 1e9), byteRate(bandwidth * 1e9) {}
+
+  const FunctionCost &costOf(func::FuncOp function);
+
+private:
+  void addLine(FunctionCost &sum, StringRef name, OpCost cost, double seconds,
+               bool isComputeBound);
+
+  int64_t tokens;
+  double flopRate, byteRate;
+  std::map<std::string, FunctionCost> functions;
+};
+
+} // namespace
+
+void CostTable::addLine(FunctionCost &sum, StringRef name, OpCost cost,
+                        double seconds, bool isComputeBound) {
+  sum.lines.push_back({name.str(), cost, seconds, isComputeBound});
+  sum.total.flops += cost.flops;
+  sum.total.bytes += cost.bytes;
+  sum.total.parameters += cost.parameters;
+  sum.seconds += seconds;
+}
+
+const FunctionCost &CostTable::costOf(func::FuncOp function) {
+  auto [entry, isNew] = functions.try_emplace(function.getName().str());
+  // A function that calls itself costs what was counted so far.
+  if (!isNew)
+    return entry->second;
+  FunctionCost &sum = entry->second;
+  sum.name = function.getName();
+  function.walk([&](Operation *op) {
+    if (auto costed = dyn_cast<CostOpInterface>(op)) {
+      OpCost cost = costed.getCost(tokens);
+      double compute = cost.flops / flopRate, memory = cost.bytes / byteRate;
+      addLine(sum, op->getName().getStringRef(), cost,
+              std::max(compute, memory), compute > memory);
+    } else if (auto call = dyn_cast<func::CallOp>(op)) {
+      auto callee = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(
+          call, call.getCalleeAttr());
+      if (!callee)
+        return;
+      const FunctionCost &inner = costOf(callee);
+      addLine(sum, ("call @" + call.getCallee()).str(), inner.total,
+              inner.seconds,
+              inner.total.flops / flopRate > inner.total.bytes / byteRate);
+    }
+  });
+  return sum;
+}
+
+static void printRow(raw_ostream &os, StringRef op, const OpCost &cost,
+                     double intensity, double share, StringRef bound) {
+  os << "  " << llvm::left_justify(op, 28)
+     << llvm::format(" %16lld %14lld %14lld %9.2f %6.1f%%  ",
+                     static_cast<long long>(cost.flops),
+                     static_cast<long long>(cost.bytes),
+                     static_cast<long long>(cost.parameters), intensity,
+                     100.0 * share)
+     << bound << "\n";
+}
+
+static void printTable(raw_ostream &os, const FunctionCost &function) {
+  os << "@" << function.name << "\n  " << llvm::left_justify("op", 28)
+     << llvm::right_justify("FLOPs", 17) << llvm::right_justify("bytes", 15)
+     << llvm::right_justify("parameters", 15)
+     << llvm::right_justify("FLOP/B", 10) << llvm::right_justify("share", 8)
+     << "  bound\n";
+  for (const Line &line : function.lines)
+    printRow(os, line.op, line.cost, line.intensity(), function.share(line),
+             line.isComputeBound ? "compute" : "memory");
+  Line total{"sum", function.total, function.seconds, false};
+  printRow(os, total.op, total.cost, total.intensity(),
+           function.seconds > 0.0 ? 1.0 : 0.0, "");
+  os << llvm::format("  roofline time %.6g ms\n", 1e3 * function.seconds);
+}
+
+static void printCost(llvm::json::OStream &json, const OpCost &cost) {
+  json.attribute("flops", cost.flops);
+  json.attribute("bytes", cost.bytes);
+  json.attribute("parameters", cost.parameters);
+}
+
+static void printJson(llvm::json::OStream &json, const FunctionCost &function) {
+  json.object([&] {
+    json.attribute("name", function.name);
+    json.attributeArray("ops", [&] {
+      for (const Line &line : function.lines)
+        json.object([&] {
+          json.attribute("op", line.op);
+          printCost(json, line.cost);
+          json.attribute("intensity", line.intensity());
+          json.attribute("share", function.share(line));
+          json.attribute("bound", line.isComputeBound ? "compute" : "memory");
+        });
+    });
+    printCost(json, function.total);
+    json.attribute("seconds", function.seconds);
+  });
+}
+
+namespace {
+
+struct PrintCostPass : public stem::impl::StemPrintCostPassBase<PrintCostPass> {
+  using StemPrintCostPassBase::StemPrintCostPassBase;
+
+  void printAll() {
+    raw_ostream &os = llvm::outs();
+    CostTable table(tokens, gflops, bandwidth);
+    auto functions = getOperation().getOps<func::FuncOp>();
+    if (!json) {
+      for (auto function : functions)
+        if (!function.isExternal())
+          printTable(os, table.costOf(function));
+      return;
+    }
+    llvm::json::OStream out(os, /*IndentSize=*/2);
+    out.object([&] {
+      out.attribute("schema", "stem.cost/1");
+      out.attribute("tokens", tokens.getValue());
+      out.attribute("gflops", gflops.getValue());
+      out.attribute("bandwidth_gbs", bandwidth.getValue());
+      out.attributeArray("functions", [&] {
+        for (auto function : functions)
+          if (!function.isExternal())
+            printJson(out, table.costOf(function));
+      });
+    });
+    os << "\n";
+  }
+
+  void runOnOperation() override {
+    markAllAnalysesPreserved();
+    if (tokens < 1 || !(gflops > 0.0) || !(bandwidth > 0.0)) {
+      emitError(getOperation().getLoc(), "stem-tokens, stem-gflops and "
+                                         "stem-bandwidth-gbs must be positive");
+      return signalPassFailure();
+    }
+    printAll();
+  }
+};
+
+} // namespace
