@@ -62,6 +62,11 @@ TokenizerImpl::TokenizerImpl(const JsonNode &root)
   root.allowKeys({"version", "truncation", "padding", "added_tokens",
                   "normalizer", "pre_tokenizer", "post_processor", "decoder",
                   "model"});
+  std::unordered_set<int32_t> specialIds;
+  for (const AddedTokens::Token &token : added.tokens())
+    if (token.isSpecial)
+      specialIds.insert(token.id);
+  model.excludeSpecial(std::move(specialIds));
   for (const auto &[text, id] : model.vocabulary())
     tokens[id] = {text, false, false};
   for (const AddedTokens::Token &token : added.tokens())
@@ -86,6 +91,11 @@ Tokenizer Tokenizer::fromJson(std::string_view text, std::string sourceName) {
   return Tokenizer(std::make_unique<TokenizerImpl>(root));
 }
 
+static void addOnce(std::vector<std::string> &list, std::string text) {
+  if (std::find(list.begin(), list.end(), text) == list.end())
+    list.push_back(std::move(text));
+}
+
 static void requireUtf8(std::string_view text) {
   if (std::optional<size_t> offset = unicode::findInvalidUtf8(text))
     fail("the text is not valid UTF-8: byte {} (0x{:02X}) does not belong to a "
@@ -96,11 +106,26 @@ static void requireUtf8(std::string_view text) {
 std::vector<int32_t> Tokenizer::encode(std::string_view text,
                                        const EncodeOptions &options,
                                        EncodeReport *report) const {
+  TextPart part{text, options.parseSpecial};
+  return encode(std::span(&part, 1), options, report);
+}
+
+std::vector<int32_t> Tokenizer::encode(std::span<const TextPart> parts,
+                                       const EncodeOptions &options,
+                                       EncodeReport *report) const {
+  std::string text;
+  AddedTokens::Ranges plain;
+  for (const TextPart &part : parts) {
+    if (!part.parseSpecial && !part.text.empty())
+      plain.push_back({text.size(), text.size() + part.text.size()});
+    text += part.text;
+  }
   requireUtf8(text);
+
   std::vector<int32_t> ids;
   size_t dropped = 0;
   for (AddedTokens::Segment &segment :
-       impl->added.split(text, options.parseSpecial, impl->normalizer)) {
+       impl->added.split(text, plain, impl->normalizer)) {
     if (segment.token) {
       ids.push_back(segment.token->id);
       continue;
@@ -115,8 +140,10 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text,
   if (report) {
     report->droppedSymbols = dropped;
     report->specialTokensAsText.clear();
-    if (!options.parseSpecial)
-      report->specialTokensAsText = specialTokensIn(text);
+    for (AddedTokens::Range range : plain)
+      for (std::string &token : specialTokensIn(std::string_view(text).substr(
+               range.begin, range.end - range.begin)))
+        addOnce(report->specialTokensAsText, std::move(token));
   }
   return ids;
 }
@@ -126,11 +153,9 @@ Tokenizer::specialTokensIn(std::string_view text) const {
   requireUtf8(text);
   std::vector<std::string> result;
   for (const AddedTokens::Segment &segment :
-       impl->added.split(text, /*parseSpecial=*/true, impl->normalizer))
-    if (segment.token && segment.token->isSpecial &&
-        std::find(result.begin(), result.end(), segment.token->content) ==
-            result.end())
-      result.push_back(segment.token->content);
+       impl->added.split(text, /*plain=*/{}, impl->normalizer))
+    if (segment.token && segment.token->isSpecial)
+      addOnce(result, segment.token->content);
   return result;
 }
 

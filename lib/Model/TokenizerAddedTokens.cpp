@@ -46,7 +46,7 @@ AddedTokens::Trie::find(std::string_view text, size_t at,
     if (edge == edges.end())
       break;
     node = edge->second;
-    if (tokenAt[node] && accepts(*tokenAt[node]))
+    if (tokenAt[node] && accepts(*tokenAt[node], i + 1))
       longest = {i + 1 - at, *tokenAt[node]};
   }
   return longest;
@@ -121,13 +121,17 @@ static bool isWordAt(std::string_view text, size_t at) {
 
 template <typename OnText>
 void AddedTokens::splitText(std::string_view text, const Trie &trie,
-                            bool parseSpecial, std::vector<Segment> &segments,
+                            const Ranges &plain, std::vector<Segment> &segments,
                             OnText onText) const {
-  auto accepts = [&](uint32_t index) {
-    return parseSpecial || !list[index].isSpecial;
+  auto nextPlain = plain.begin();
+  auto accepts = [&](uint32_t index, size_t end) {
+    bool isPlain = nextPlain != plain.end() && nextPlain->begin < end;
+    return !isPlain || !list[index].isSpecial;
   };
   size_t done = 0;
   for (size_t at = 0; !trie.empty() && at < text.size();) {
+    while (nextPlain != plain.end() && nextPlain->end <= at)
+      ++nextPlain;
     auto match = trie.find(text, at, accepts);
     if (!match) {
       ++at;
@@ -147,29 +151,36 @@ void AddedTokens::splitText(std::string_view text, const Trie &trie,
     while (token.stripsRight && end < text.size() &&
            unicode::isWhitespace(unicode::decodeAt(text, end)))
       end += unicode::characterLength(text[end]);
-    onText(text.substr(done, begin - done), done == 0);
+    onText(done, begin);
     segments.push_back({std::string(), &token, false});
     at = done = end;
   }
-  onText(text.substr(done), done == 0);
+  onText(done, text.size());
 }
 
 std::vector<AddedTokens::Segment>
-AddedTokens::split(std::string_view text, bool parseSpecial,
+AddedTokens::split(std::string_view text, const Ranges &plain,
                    const Normalizer &normalizer) const {
   std::vector<Segment> segments;
-  splitText(text, raw, parseSpecial, segments,
-            [&](std::string_view part, bool atInputStart) {
-              if (part.empty())
-                return;
-              std::string normal = normalizer.apply(std::string(part));
-              splitText(normal, normalized, parseSpecial, segments,
-                        [&](std::string_view piece, bool atPartStart) {
-                          if (!piece.empty())
-                            segments.push_back({std::string(piece), nullptr,
-                                                atInputStart && atPartStart});
-                        });
-            });
+  auto nextPlain = plain.begin();
+  splitText(text, raw, plain, segments, [&](size_t begin, size_t end) {
+    if (begin == end)
+      return;
+    std::string normal =
+        normalizer.apply(std::string(text.substr(begin, end - begin)));
+    // Normalizing moves bytes: a part that holds plain text is plain.
+    while (nextPlain != plain.end() && nextPlain->end <= begin)
+      ++nextPlain;
+    Ranges plainHere;
+    if (nextPlain != plain.end() && nextPlain->begin < end)
+      plainHere.push_back({0, normal.size()});
+    splitText(normal, normalized, plainHere, segments,
+              [&](size_t from, size_t to) {
+                if (from < to)
+                  segments.push_back({normal.substr(from, to - from), nullptr,
+                                      begin == 0 && from == 0});
+              });
+  });
   return segments;
 }
 

@@ -30,15 +30,21 @@ public:
     bool atInputStart;
   };
 
+  /// A part of a text.
+  struct Range {
+    size_t begin, end;
+  };
+  using Ranges = std::vector<Range>;
+
   AddedTokens() = default;
   AddedTokens(const std::optional<JsonNode> &node, const TokenMap &vocab,
               const Normalizer &normalizer);
 
   const std::vector<Token> &tokens() const { return list; }
 
-  /// Cuts text at the tokens and normalizes what lies between. Without
-  /// `parseSpecial` special tokens are text.
-  std::vector<Segment> split(std::string_view text, bool parseSpecial,
+  /// Cuts text at the tokens and normalizes what lies between. In the ranges of
+  /// `plain`, which are sorted and apart, special tokens are text.
+  std::vector<Segment> split(std::string_view text, const Ranges &plain,
                              const Normalizer &normalizer) const;
 
 private:
@@ -47,8 +53,8 @@ private:
   public:
     void insert(std::string_view text, uint32_t token);
     bool empty() const { return edges.empty(); }
-    /// Gives the length of the longest token at `at` that `accepts`, and the
-    /// token's index.
+    /// Gives the length of the longest token at `at` for which
+    /// `accepts(index, end)`, and the token's index.
     template <typename Accepts>
     std::optional<std::pair<size_t, uint32_t>>
     find(std::string_view text, size_t at, Accepts accepts) const;
@@ -61,7 +67,7 @@ private:
 
   Token read(const JsonNode &node, const TokenMap &vocab) const;
   template <typename OnText>
-  void splitText(std::string_view text, const Trie &trie, bool parseSpecial,
+  void splitText(std::string_view text, const Trie &trie, const Ranges &plain,
                  std::vector<Segment> &segments, OnText onText) const;
 
   std::vector<Token> list;

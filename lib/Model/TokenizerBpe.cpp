@@ -121,6 +121,13 @@ void Bpe::readMerges(const JsonNode &node) {
   }
 }
 
+void Bpe::excludeSpecial(std::unordered_set<int32_t> ids) {
+  specialIds = std::move(ids);
+  std::erase_if(merges, [&](const auto &entry) {
+    return specialIds.contains(entry.second.id);
+  });
+}
+
 const Bpe::Merge *Bpe::findMerge(int32_t left, int32_t right) const {
   auto it = merges.find(static_cast<uint64_t>(left) << 32 |
                         static_cast<uint64_t>(right));
@@ -163,7 +170,8 @@ size_t Bpe::splitIntoSymbols(std::string_view word,
 
 size_t Bpe::encodeWord(std::string_view word, std::vector<int32_t> &ids) const {
   if (ignoreMerges)
-    if (auto it = vocab.find(word); it != vocab.end()) {
+    if (auto it = vocab.find(word);
+        it != vocab.end() && !specialIds.contains(it->second)) {
       ids.push_back(it->second);
       return 0;
     }

@@ -16,6 +16,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 namespace stem {
@@ -35,6 +36,10 @@ public:
   explicit Bpe(const JsonNode &node);
 
   const TokenMap &vocabulary() const { return vocab; }
+
+  /// Words never become these ids: the text of a special token is a token only
+  /// where added tokens are looked for.
+  void excludeSpecial(std::unordered_set<int32_t> ids);
 
   /// Appends the ids of one word and returns the number of its characters that
   /// were dropped, having no token. O(n log n) in the length of the word.
@@ -63,6 +68,7 @@ private:
   std::optional<int32_t> unknownId;
   bool fuseUnknown = false;
   bool ignoreMerges = false;
+  std::unordered_set<int32_t> specialIds;
 };
 
 } // namespace stem

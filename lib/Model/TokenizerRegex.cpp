@@ -174,8 +174,7 @@ private:
     ++at;
   }
 
-  static constexpr const char *WordClass =
-      "\\p{Alphabetic}\\p{M}\\p{N}\\p{Pc}";
+  static constexpr const char *WordClass = "\\p{Alphabetic}\\p{M}\\p{N}\\p{Pc}";
 
   std::string_view pattern;
   const std::string &where;

@@ -18,6 +18,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,6 +33,14 @@ struct EncodeOptions {
   bool addSpecialTokens = true;
   /// Whether the text of a special token becomes that token. If not, it is
   /// tokenized like any other text.
+  bool parseSpecial = true;
+};
+
+/// A part of a text that is tokenized as a whole.
+struct TextPart {
+  std::string_view text;
+  /// As in EncodeOptions, for this part. A special token that reaches into a
+  /// part without it is text.
   bool parseSpecial = true;
 };
 
@@ -63,6 +72,12 @@ public:
   /// Text must be valid UTF-8; the Error names the offset of the first byte
   /// that is not. Safe to call from several threads.
   std::vector<int32_t> encode(std::string_view text,
+                              const EncodeOptions &options = {},
+                              EncodeReport *report = nullptr) const;
+
+  /// The ids of the parts' texts joined: words may cross from one part into the
+  /// next. The parts decide on special tokens, not the options.
+  std::vector<int32_t> encode(std::span<const TextPart> parts,
                               const EncodeOptions &options = {},
                               EncodeReport *report = nullptr) const;
 

@@ -71,6 +71,54 @@ TEST(Tokenizer, ReportsSpecialTokensThatStayText) {
   EXPECT_TRUE(tokenizer.specialTokensIn("plain").empty());
 }
 
+TEST(Tokenizer, PartsAreOneTextButForSpecialTokens) {
+  Json json = tinyBytes();
+  json["model"]["vocab"]["\u0120a"] = 258;
+  json["model"]["merges"] = {"\u0120 a"};
+  Tokenizer tokenizer = load(json);
+  EncodeReport report;
+  auto encode = [&](std::vector<TextPart> parts) {
+    return tokenizer.encode(parts, {}, &report);
+  };
+  // The word begins in the template and ends in the user's text.
+  EXPECT_EQ(encode({{"<s> ", true}, {"a<s>", false}, {"</s>", true}}),
+            (Ids{256, 258, '<', 's', '>', 257}));
+  EXPECT_EQ(report.specialTokensAsText, (std::vector<std::string>{"<s>"}));
+  // A token may not be put together from both.
+  EXPECT_EQ(encode({{"<", true}, {"s>", false}}), (Ids{'<', 's', '>'}));
+  EXPECT_EQ(encode({{"<s", false}, {">", true}}), (Ids{'<', 's', '>'}));
+  EXPECT_EQ(encode({{"<s", true}, {"", false}, {">", true}}), Ids{256});
+  EXPECT_EQ(encode({}), Ids{});
+}
+
+TEST(Tokenizer, PlainTextNeverBecomesASpecialToken) {
+  // The word is in the vocabulary, and a merge makes it.
+  Json json = tinyBytes();
+  json["model"]["vocab"]["EO"] = 258;
+  json["added_tokens"].push_back(
+      {{"id", 258}, {"content", "EO"}, {"special", true}});
+  json["model"]["merges"] = {"E O"};
+  for (bool ignoreMerges : {false, true}) {
+    json["model"]["ignore_merges"] = ignoreMerges;
+    Tokenizer tokenizer = load(json);
+    EXPECT_EQ(tokenizer.encode("EO"), Ids{258});
+    EXPECT_EQ(tokenizer.encode("EO", {.parseSpecial = false}), (Ids{'E', 'O'}));
+  }
+}
+
+TEST(Tokenizer, NormalizedSpecialTokensInParts) {
+  Json json = tinyBytes();
+  json["normalizer"] = {{"type", "Lowercase"}};
+  json["added_tokens"].push_back({{"id", 258},
+                                  {"content", "<T>"},
+                                  {"special", true},
+                                  {"normalized", true}});
+  Tokenizer tokenizer = load(json);
+  EXPECT_EQ(tokenizer.encode("<t>"), Ids{258});
+  std::vector<TextPart> parts = {{"<T>", false}, {"<s><t>", true}};
+  EXPECT_EQ(tokenizer.encode(parts), (Ids{'<', 't', '>', 256, 258}));
+}
+
 TEST(Tokenizer, ReportsDroppedSymbols) {
   Json json = tinyBytes();
   json["model"]["vocab"].erase("b");
