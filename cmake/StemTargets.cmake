@@ -12,6 +12,11 @@ if(STEM_SANITIZE)
   target_link_options(stem_flags INTERFACE -fsanitize=${STEM_SANITIZE})
 endif()
 
+# Coverage of the libraries, which guides the fuzzers.
+if(STEM_BUILD_FUZZERS)
+  target_compile_options(stem_flags INTERFACE -fsanitize=fuzzer-no-link)
+endif()
+
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM)
   set(CMAKE_CXX_COMPILER_LAUNCHER
