@@ -17,5 +17,6 @@ include "stem/Transforms/StructuredPasses.td"
 include "stem/Transforms/BufferPasses.td"
 include "stem/Transforms/TargetPasses.td"
 include "stem/Transforms/ReferencePasses.td"
+include "stem/Transforms/VectorizePasses.td"
 
 #endif // STEM_TRANSFORMS_PASSES_TD
