@@ -170,6 +170,19 @@ void ModelFolderWriter::addFile(const fs::path &source,
   files[fileName] = source;
 }
 
+void ModelFolderWriter::addCompanions(const fs::path &folder) {
+  for (const char *name :
+       {"generation_config.json", "tokenizer.json", "tokenizer_config.json",
+        "special_tokens_map.json", "added_tokens.json", "vocab.json",
+        "merges.txt", "tokenizer.model", "chat_template.jinja",
+        "chat_template.json"}) {
+    if (!fs::exists(fs::symlink_status(folder / name)))
+      continue;
+    checkModelFile(folder / name);
+    addFile(folder / name, name);
+  }
+}
+
 void ModelFolderWriter::setProvenance(const std::string &json) {
   provenance = json;
 }

@@ -30,7 +30,8 @@ struct FolderOptions {
 
 /// Writes a folder as a stream. It is built beside its destination under a
 /// temporary name and renamed when complete, so that the destination is absent
-/// (or the old one) until then.
+/// (or the old one) until then. A killed process leaves the temporary folder,
+/// `.NAME.tmp-XXXXXX`, which may be removed by hand.
 ///
 /// A folder that Stem made has a file `stem_provenance.json`: a JSON object
 /// with "made_by": "stem", "format": 1 and what the caller adds. Only such a
@@ -72,6 +73,10 @@ public:
   /// A small file copied from elsewhere.
   void addFile(const std::filesystem::path &source,
                const std::string &fileName);
+
+  /// The files that go with the tensors, those that `folder` has:
+  /// generation_config.json, the tokenizer's files and the chat template.
+  void addCompanions(const std::filesystem::path &folder);
 
   /// What the caller adds to stem_provenance.json, a JSON object as text.
   void setProvenance(const std::string &json);

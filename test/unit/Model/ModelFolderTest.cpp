@@ -212,6 +212,26 @@ TEST(ModelFolder, refusesBadDeclarations) {
   EXPECT_ERROR(writer.start(), "\"a\"", "twice");
 }
 
+TEST(ModelFolder, takesCompanionsAlong) {
+  const TemporaryFolder folder;
+  fs::create_directory(folder / "in");
+  writeText(folder / "in" / "tokenizer.json", "T");
+  writeText(folder / "in" / "generation_config.json", "G");
+  writeText(folder / "in" / "notes.txt", "N");
+  ModelFolderWriter writer(folder / "out");
+  writer.addCompanions(folder / "in");
+  writer.addText("generation_config.json", "ours");
+  writer.start();
+  writer.finish();
+  EXPECT_EQ(readText(folder / "out" / "tokenizer.json"), "T");
+  EXPECT_EQ(readText(folder / "out" / "generation_config.json"), "ours");
+  EXPECT_FALSE(fs::exists(folder / "out" / "notes.txt"));
+  fs::create_symlink("/etc/hostname", folder / "in" / "vocab.json");
+  ModelFolderWriter other(folder / "other");
+  EXPECT_ERROR(other.addCompanions(folder / "in"), "vocab.json",
+               "outside its folder");
+}
+
 TEST(ModelFolder, keepsFilesAndProvenance) {
   const TemporaryFolder folder;
   writeText(folder / "tok.json", "{\"x\":1}");
