@@ -254,19 +254,19 @@ Value expandSinCos(FloatBuilder &f, Value x, bool isCos) {
 }
 
 // f32 to bf16, to nearest even: half of the last kept bit, less one if that
-// bit is even, carries into it.
+// bit is even, carries into it. A NaN is made one that this keeps; doing so
+// first keeps the choice among i32, as LLVM takes one among bf16 apart.
 Value expandToBf16(ImplicitLocOpBuilder &b, Value x) {
   FloatBuilder f(b, x.getType());
   FloatBuilder narrow(b, f.withElement(b.getBF16Type()));
-  Value bits = f.bits(x);
+  Value isNaN = f.compare(arith::CmpFPredicate::UNO, x, 0);
+  Value bits = f.select(isNaN, f.integer(0x7fc00000), f.bits(x));
   Value sixteen = f.integer(16);
   Value last = arith::AndIOp::create(
       b, arith::ShRUIOp::create(b, bits, sixteen), f.integer(1));
   Value rounded = f.addInt(f.addInt(bits, f.integer(0x7fff)), last);
-  Value result = narrow.fromBits(arith::TruncIOp::create(
+  return narrow.fromBits(arith::TruncIOp::create(
       b, narrow.intType, arith::ShRUIOp::create(b, rounded, sixteen)));
-  Value isNaN = f.compare(arith::CmpFPredicate::UNO, x, 0);
-  return f.select(isNaN, narrow.real(kNaN), result);
 }
 
 bool isF32ToBf16(arith::TruncFOp op) {
