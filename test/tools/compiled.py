@@ -23,7 +23,8 @@ def compile_mlir(source, library, passes, march="native"):
         subprocess.run(["mlir-translate", "-mlir-to-llvmir"], input=lowered,
                        check=True, stdout=file)
     subprocess.run(["clang-22", "-O2", "-march=" + march, "-shared", "-fPIC",
-                    "-Wno-override-module", library + ".ll", "-o", library],
+                    "-Wno-override-module", library + ".ll", "-lm", "-o",
+                    library],
                    check=True)
     return ctypes.CDLL(library)
 
