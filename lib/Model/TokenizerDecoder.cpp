@@ -11,6 +11,9 @@
 
 namespace stem {
 
+// Replacements one after the other could make a token grow without end.
+static constexpr size_t MaxPieceBytes = 1 << 20;
+
 static void decodeByteLevel(Decoder::Piece &piece) {
   if (piece.isLiteral)
     return;
@@ -78,9 +81,7 @@ void Decoder::addMetaspace(const JsonNode &node) {
   bool dropsFirst = node.getBool("add_prefix_space", true);
   if (std::optional<JsonNode> scheme = node.find("prepend_scheme"))
     dropsFirst = scheme->string() != "never";
-  std::string mark = node.getString("replacement");
-  if (mark.empty())
-    node.refuse("'replacement' is empty; expected one character");
+  std::string mark = parseMark(node);
   steps.push_back([=](Piece &piece) {
     std::string text;
     size_t done = 0;
@@ -123,7 +124,7 @@ void Decoder::add(const JsonNode &node) {
     refuseIfFused(node);
     node.allowKeys({"type", "pattern", "content"});
     steps.push_back([find = parsePattern(node.at("pattern")),
-                     content = node.getString("content")](Piece &piece) {
+                     content = parseContent(node.at("content"))](Piece &piece) {
       // After ByteFallback a piece may be part of a character, which holds
       // nothing to replace.
       if (!unicode::findInvalidUtf8(piece.bytes))
@@ -144,8 +145,13 @@ Decoder::Stream::Stream(const Decoder &decoder) : decoder(decoder) {
 std::string Decoder::Stream::push(std::string_view token, bool isLiteral) {
   Piece piece{std::string(token), isFirst, isLiteral};
   isFirst = false;
-  for (const Step &step : decoder.steps)
+  for (const Step &step : decoder.steps) {
     step(piece);
+    if (piece.bytes.size() > MaxPieceBytes)
+      fail("the decoder of tokenizer.json makes more than {} bytes of one "
+           "token",
+           MaxPieceBytes);
+  }
   return strip(buffer.push(piece.bytes));
 }
 

@@ -7,6 +7,7 @@
 
 #include "TokenizerNormalizer.h"
 
+#include "FileIO.h"
 #include "TokenizerRegex.h"
 #include "TokenizerUnicode.h"
 
@@ -33,6 +34,22 @@ Finder parsePattern(const JsonNode &node) {
          at = text.find(wanted, at + wanted.size()))
       onMatch(at, at + wanted.size());
   };
+}
+
+std::string parseContent(const JsonNode &node) {
+  constexpr size_t MaxBytes = 256;
+  const std::string &text = node.string();
+  if (text.size() > MaxBytes)
+    node.refuse("a text of {} bytes; the limit is {}", text.size(), MaxBytes);
+  return text;
+}
+
+std::string parseMark(const JsonNode &node) {
+  std::string mark = node.getString("replacement");
+  if (mark.empty() || unicode::characterLength(mark[0]) != mark.size())
+    node.refuse("'replacement' is '{}'; expected one character",
+                printable(mark));
+  return mark;
 }
 
 std::string replaceMatches(std::string_view text, const Finder &find,
@@ -70,6 +87,19 @@ static std::string stripAccents(std::string_view text) {
     i += length;
   }
   return result;
+}
+
+std::string Normalizer::apply(std::string text) const {
+  // The longest compatibility decomposition is elevenfold.
+  const size_t limit = 4096 + 32 * text.size();
+  for (const Step &step : steps) {
+    text = step(text);
+    if (text.size() > limit)
+      fail("the normalizers of tokenizer.json make more than {} bytes of a "
+           "shorter text; the limit is 32 times its length",
+           limit);
+  }
+  return text;
 }
 
 void Normalizer::add(const JsonNode &node) {
@@ -110,14 +140,14 @@ void Normalizer::add(const JsonNode &node) {
   } else if (type == "Prepend") {
     node.allowKeys({"type", "prepend"});
     steps.push_back(
-        [prefix = node.getString("prepend")](const std::string &text) {
+        [prefix = parseContent(node.at("prepend"))](const std::string &text) {
           return text.empty() ? text : prefix + text;
         });
   } else if (type == "Replace") {
     node.allowKeys({"type", "pattern", "content"});
     steps.push_back(
         [find = parsePattern(node.at("pattern")),
-         content = node.getString("content")](const std::string &text) {
+         content = parseContent(node.at("content"))](const std::string &text) {
           return replaceMatches(text, find, content);
         });
   } else {

@@ -21,11 +21,8 @@ public:
   Normalizer() = default;
   explicit Normalizer(const JsonNode &node) { add(node); }
 
-  std::string apply(std::string text) const {
-    for (const Step &step : steps)
-      text = step(text);
-    return text;
-  }
+  /// Fails where the text would grow beyond what any real file makes of it.
+  std::string apply(std::string text) const;
   bool isIdentity() const { return steps.empty(); }
 
 private:
@@ -40,6 +37,13 @@ private:
 using Finder = std::function<void(std::string_view,
                                   const std::function<void(size_t, size_t)> &)>;
 Finder parsePattern(const JsonNode &node);
+
+/// The text that a file puts in the place of other text; one too long would let
+/// a small file take all memory.
+std::string parseContent(const JsonNode &node);
+
+/// The character that stands for a space in a Metaspace component.
+std::string parseMark(const JsonNode &node);
 
 /// Text with each match of `find` replaced.
 std::string replaceMatches(std::string_view text, const Finder &find,

@@ -180,6 +180,10 @@ void toByteLevel(PieceList &pieces) {
 
 void PreTokenizer::addByteLevel(const JsonNode &node) {
   node.allowKeys({"type", "add_prefix_space", "trim_offsets", "use_regex"});
+  // Twice, it would write bytes of bytes.
+  if (hasByteLevel)
+    node.refuse("ByteLevel appears a second time");
+  hasByteLevel = true;
   if (node.getBool("add_prefix_space", true))
     steps.push_back([](PieceList &pieces) {
       rewritePieces(pieces,
@@ -221,9 +225,7 @@ void PreTokenizer::addMetaspace(const JsonNode &node) {
     else
       named->refuse("expected always, never or first, found '{}'", name);
   }
-  std::string mark = node.getString("replacement");
-  if (mark.empty())
-    node.refuse("'replacement' is empty; expected one character");
+  std::string mark = parseMark(node);
 
   steps.push_back([=](PieceList &pieces) {
     rewritePieces(

@@ -55,6 +55,7 @@ private:
   void addMetaspace(const JsonNode &node);
 
   std::vector<Step> steps;
+  bool hasByteLevel = false;
 };
 
 } // namespace stem

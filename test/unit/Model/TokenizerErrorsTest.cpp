@@ -113,10 +113,37 @@ TEST(TokenizerErrors, AddedTokens) {
   Json json = tinyBytes();
   json["normalizer"] = {{"type", "Replace"},
                         {"pattern", {{"String", "x"}}},
-                        {"content", std::string(2000, 'y')}};
+                        {"content", std::string(200, 'y')}};
   json["added_tokens"].push_back(
-      {{"id", 258}, {"content", "x!"}, {"normalized", true}});
-  expectIn(errorOf([&] { load(json); }), "normalizes to 2001 bytes");
+      {{"id", 258}, {"content", "xxxxxx"}, {"normalized", true}});
+  expectIn(errorOf([&] { load(json); }), "normalizes to 1200 bytes");
+}
+
+TEST(TokenizerErrors, TextThatGrowsWithoutEnd) {
+  Json twice = {
+      {"type", "Replace"}, {"pattern", {{"String", "x"}}}, {"content", "xx"}};
+  Json json = tinyBytes();
+  json["normalizer"] = {{"type", "Sequence"},
+                        {"normalizers", Json(Json::array_t(60, twice))}};
+  EXPECT_THAT_ERROR(load(json).encode("x"),
+                    "make more than 4128 bytes of a shorter text");
+  json = tinyBytes();
+  json["decoder"] = {{"type", "Sequence"},
+                     {"decoders", Json(Json::array_t(60, twice))}};
+  EXPECT_THAT_ERROR(load(json).decode({'x'}),
+                    "makes more than 1048576 bytes of one token");
+
+  expectIn(errorWith("/normalizer",
+                     {{"type", "Prepend"}, {"prepend", std::string(300, 'x')}}),
+           "key 'normalizer.prepend': a text of 300 bytes; the limit is 256");
+  Json byteLevel = {{"type", "ByteLevel"}};
+  expectIn(
+      errorWith("/pre_tokenizer", {{"type", "Sequence"},
+                                   {"pretokenizers", {byteLevel, byteLevel}}}),
+      "ByteLevel appears a second time");
+  expectIn(
+      errorWith("/decoder", {{"type", "Metaspace"}, {"replacement", "ab"}}),
+      "'replacement' is 'ab'; expected one character");
 }
 
 TEST(TokenizerErrors, UnknownComponents) {
@@ -149,7 +176,7 @@ TEST(TokenizerErrors, PreTokenizers) {
            "expected always, never or first, found 'last'");
   expectIn(
       errorWith("/pre_tokenizer", {{"type", "Metaspace"}, {"replacement", ""}}),
-      "'replacement' is empty");
+      "'replacement' is ''; expected one character");
 }
 
 TEST(TokenizerErrors, RegularExpressions) {
@@ -216,5 +243,5 @@ TEST(TokenizerErrors, Decoders) {
                      {{"type", "Strip"}, {"content", " "}, {"stop", "x"}}),
            "key 'decoder.stop': expected an integer, found string");
   expectIn(errorWith("/decoder", {{"type", "Metaspace"}, {"replacement", ""}}),
-           "'replacement' is empty");
+           "'replacement' is ''; expected one character");
 }
