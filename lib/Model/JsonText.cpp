@@ -16,28 +16,35 @@
 using namespace stem;
 using nlohmann::ordered_json;
 
-ordered_json stem::parseJsonObject(std::string_view text,
-                                   const std::string &name) {
+namespace {
+
+template <typename Json>
+Json parseStrictly(std::string_view text, const std::string &name,
+                   size_t maximumKeys) {
   constexpr int maximumDepth = 64;
   std::vector<std::set<std::string>> keys; // of the objects that are open
-  const auto check = [&](int depth, ordered_json::parse_event_t event,
-                         ordered_json &value) {
+  const auto check = [&](int depth, typename Json::parse_event_t event,
+                         Json &value) {
     if (depth > maximumDepth)
       fail("{}: JSON nested more than {} levels deep", name, maximumDepth);
-    if (event == ordered_json::parse_event_t::object_start)
+    if (event == Json::parse_event_t::object_start)
       keys.emplace_back();
-    else if (event == ordered_json::parse_event_t::object_end)
+    else if (event == Json::parse_event_t::object_end)
       keys.pop_back();
-    else if (event == ordered_json::parse_event_t::key &&
-             !keys.back().insert(value.get<std::string>()).second)
-      fail("{}: key \"{}\" appears twice in one object", name,
-           printable(value.get<std::string>()));
+    else if (event == Json::parse_event_t::key) {
+      const auto key = value.template get<std::string>();
+      if (!keys.back().insert(key).second)
+        fail("{}: key \"{}\" appears twice in one object", name,
+             printable(key));
+      if (keys.back().size() > maximumKeys)
+        fail("{}: an object has more than {} keys", name, maximumKeys);
+    }
     return true;
   };
-  ordered_json result;
+  Json result;
   try {
-    result = ordered_json::parse(text, check);
-  } catch (const ordered_json::exception &error) {
+    result = Json::parse(text, check);
+  } catch (const nlohmann::json::exception &error) {
     const std::string foreign = foreignFormat(std::as_bytes(std::span(text)));
     if (!foreign.empty())
       fail("{}: not JSON: it is {}", name, foreign);
@@ -48,7 +55,26 @@ ordered_json stem::parseJsonObject(std::string_view text,
   return result;
 }
 
+} // namespace
+
+ordered_json stem::parseJsonObject(std::string_view text,
+                                   const std::string &name) {
+  return parseStrictly<ordered_json>(text, name, 10000);
+}
+
+nlohmann::json stem::parseLargeJsonObject(std::string_view text,
+                                          const std::string &name) {
+  return parseStrictly<nlohmann::json>(text, name, SIZE_MAX);
+}
+
+template <typename Json> static std::string describe(const Json &value) {
+  return printable(value.dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
 std::string stem::describeJson(const ordered_json &value) {
-  return printable(
-      value.dump(-1, ' ', false, ordered_json::error_handler_t::replace));
+  return describe(value);
+}
+
+std::string stem::describeJson(const nlohmann::json &value) {
+  return describe(value);
 }

@@ -40,7 +40,7 @@ private:
   void resolveTable(uint64_t layer, LayerWeights &weights);
   bool equalsEmbedding(const std::string &head) const;
   void refuseUnused();
-  bool isReplacedUpProjection(const std::string &name) const;
+  std::set<std::string> replacedUpProjections() const;
 
   const ModelConfig &config;
   const TensorSource &source;
@@ -219,15 +219,16 @@ void Resolver::resolveFeedForward(uint64_t layer, LayerWeights &weights) {
   weights.upBias = take(name("mlp.up_proj.bias"), {f}, config.mlpBias);
 }
 
-/// A dense shard that conversion left as it was still has the matrix that the
-/// table replaces; the index leaves it out.
-bool Resolver::isReplacedUpProjection(const std::string &name) const {
+/// A dense shard that conversion left as it was still has the matrices that
+/// tables replace; the index leaves them out.
+std::set<std::string> Resolver::replacedUpProjections() const {
+  std::set<std::string> names;
   for (uint64_t layer = 0; layer < config.layerCount(); ++layer)
-    if (config.layers[layer].isStem &&
-        (name == layerTensorName(layer, "mlp.up_proj.weight") ||
-         name == layerTensorName(layer, "mlp.up_proj.bias")))
-      return true;
-  return false;
+    if (config.layers[layer].isStem) {
+      names.insert(layerTensorName(layer, "mlp.up_proj.weight"));
+      names.insert(layerTensorName(layer, "mlp.up_proj.bias"));
+    }
+  return names;
 }
 
 void Resolver::refuseUnused() {
@@ -240,8 +241,9 @@ void Resolver::refuseUnused() {
     else
       unused.push_back(info.name);
   }
+  const std::set<std::string> replaced = replacedUpProjections();
   for (const TensorInfo &info : source.unlisted()) {
-    if (isRotaryTable(info.name) || isReplacedUpProjection(info.name))
+    if (isRotaryTable(info.name) || replaced.count(info.name))
       result.ignored.push_back(info.name);
     else
       unused.push_back(info.name + " (not in the index)");

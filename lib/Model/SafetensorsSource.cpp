@@ -185,7 +185,7 @@ void addIndexed(SafetensorsSource &source, const fs::path &folder) {
 
 std::vector<IndexEntry> stem::parseSafetensorsIndex(std::string_view text,
                                                     const std::string &name) {
-  const auto json = parseJsonObject(text, name);
+  const auto json = parseLargeJsonObject(text, name);
   const auto map = json.find("weight_map");
   if (map == json.end() || !map->is_object())
     fail("{}: there is no object \"weight_map\"", name);

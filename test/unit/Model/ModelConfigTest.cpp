@@ -205,6 +205,14 @@ TEST(ModelConfig, refusesKeysThatChangeTheMathematics) {
   EXPECT_TRUE(config.warnings.empty());
 }
 
+TEST(ModelConfig, refusesAFloodOfKeys) {
+  std::string keys;
+  for (int i = 0; i < 10'001; ++i)
+    keys += fmt::format("{}\"k{}\":0", i ? "," : "", i);
+  EXPECT_ERROR(ModelConfig::parse("{" + keys + "}", "config.json"),
+               "config.json", "10000 keys");
+}
+
 TEST(ModelConfig, warnsAboutUnknownKeys) {
   const ModelConfig config =
       parse(with({{"frobnicate", 1}, {"use_cache", true}, {"gone", nullptr}}));

@@ -211,6 +211,15 @@ TEST(TensorSource, refusesBadIndexes) {
       "nested");
 }
 
+// Time in proportion to the index, not to its square.
+TEST(TensorSource, parsesLargeIndexes) {
+  std::string map;
+  for (int i = 0; i < 200'000; ++i)
+    map += fmt::format("{}\"t{}\":\"m.safetensors\"", i ? "," : "", i);
+  EXPECT_EQ(parseSafetensorsIndex("{\"weight_map\":{" + map + "}}", "i").size(),
+            200'000u);
+}
+
 TEST(TensorSource, refusesOversizedText) {
   const TemporaryFolder folder;
   writeText(folder / "config.json", "0123456789");
