@@ -1,0 +1,347 @@
+//===- TableStore.cpp - Tables that lie in memory -------------------------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The store's interface over resident tables: the rows of an await are the
+// whole table, the index is the planned ids. A store serves one step at a time.
+//
+//===----------------------------------------------------------------------===//
+
+#include "ContextImpl.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+using namespace stem;
+
+struct stem_table_plan {
+  std::vector<int32_t> ids;     /* as planned */
+  std::vector<int32_t> unique;  /* in order of first use */
+  std::vector<int32_t> inverse; /* ids[t] == unique[inverse[t]] */
+  int64_t largestAt = 0;        /* position of the largest id */
+};
+
+namespace {
+
+struct Table {
+  int64_t rows, columns;
+  int32_t dtype;
+  bool writable;
+  char *data;
+  std::string name;
+
+  int64_t rowBytes() const { return columns * elementBytes(dtype); }
+};
+
+struct Ticket {
+  int64_t table;
+  stem_table_plan *plan;
+};
+
+} // namespace
+
+struct stem_table_store {
+  std::vector<Table> tables;
+  /// The table with the most rows bounds the ids of a plan.
+  int64_t largest = 0;
+  /// Where an id stands in the present plan: valid when its epoch is the
+  /// present one, so that a plan costs nothing for the ids it does not use.
+  std::vector<uint32_t> epochs;
+  std::vector<int32_t> places;
+  uint32_t epoch = 0;
+  std::unordered_map<stem_table_plan *, std::unique_ptr<stem_table_plan>> plans;
+  std::unordered_map<stem_ticket, Ticket> tickets;
+  stem_ticket nextTicket = 1;
+  stem_table_statistics statistics = {};
+};
+
+namespace {
+
+stem_status checkStore(stem_context *context, const stem_table_store *store,
+                       const char *function) {
+  if (store)
+    return STEM_OK;
+  return report(context, STEM_INVALID_ARGUMENT, "{}: the store is null",
+                function);
+}
+
+stem_status checkTable(stem_context *context, const stem_table_store *store,
+                       const char *function, int64_t table) {
+  if (stem_status status = checkStore(context, store, function))
+    return status;
+  if (table >= 0 && table < int64_t(store->tables.size()))
+    return STEM_OK;
+  return report(context, STEM_OUT_OF_RANGE,
+                "{}: table {} is out of range: {} tables are open", function,
+                table, store->tables.size());
+}
+
+stem_status idOutOfRange(stem_context *context, const Table &table, int32_t id,
+                         int64_t position) {
+  return report(context, STEM_OUT_OF_RANGE,
+                "id {} at position {} is out of range: table '{}' has {} rows",
+                id, position, table.name, table.rows);
+}
+
+/// Fails at the first id that the table does not have.
+stem_status checkIds(stem_context *context, const Table &table,
+                     const int32_t *ids, int64_t count) {
+  for (int64_t i = 0; i < count; ++i)
+    if (ids[i] < 0 || ids[i] >= table.rows)
+      return idOutOfRange(context, table, ids[i], i);
+  return STEM_OK;
+}
+
+stem_status checkTableOptions(stem_context *context,
+                              const stem_table_options &options,
+                              const char *name) {
+  if (options.rows < 1 || options.rows > INT32_MAX || options.columns < 1)
+    return report(context, STEM_INVALID_ARGUMENT,
+                  "table '{}' is {} x {}: it needs 1 to {} rows and at least "
+                  "one column",
+                  name, options.rows, options.columns, INT32_MAX);
+  if (options.dtype != STEM_F32 && options.dtype != STEM_BF16 &&
+      options.dtype != STEM_F16)
+    return report(context, STEM_INVALID_ARGUMENT,
+                  "table '{}' has rows of type {}: wanted f32, bf16 or f16",
+                  name, options.dtype);
+  int64_t bytes;
+  if (__builtin_mul_overflow(options.rows, options.columns, &bytes) ||
+      __builtin_mul_overflow(bytes, elementBytes(options.dtype), &bytes))
+    return report(context, STEM_INVALID_ARGUMENT,
+                  "table '{}' of {} x {} elements has no size", name,
+                  options.rows, options.columns);
+  if (!options.resident)
+    return report(context, STEM_INVALID_ARGUMENT,
+                  "table '{}' has no resident data", name);
+  return STEM_OK;
+}
+
+/// Gives every id its place among the unique ids, in one pass.
+void deduplicate(stem_table_store &store, stem_table_plan &plan) {
+  if (++store.epoch == 0) {
+    std::fill(store.epochs.begin(), store.epochs.end(), 0);
+    store.epoch = 1;
+  }
+  for (int32_t id : plan.ids) {
+    if (store.epochs[id] != store.epoch) {
+      store.epochs[id] = store.epoch;
+      store.places[id] = int32_t(plan.unique.size());
+      plan.unique.push_back(id);
+    }
+    plan.inverse.push_back(store.places[id]);
+  }
+}
+
+} // namespace
+
+stem_status stem_table_store_create(stem_context *context,
+                                    stem_table_store **out_store) {
+  return guarded(context, "stem_table_store_create", [&]() -> stem_status {
+    if (!out_store)
+      return report(context, STEM_INVALID_ARGUMENT,
+                    "stem_table_store_create: out_store is null");
+    *out_store = nullptr;
+    *out_store = new stem_table_store;
+    return STEM_OK;
+  });
+}
+
+void stem_table_store_destroy(stem_table_store *store) { delete store; }
+
+stem_status stem_table_open(stem_context *context, stem_table_store *store,
+                            const stem_table_options *options) {
+  return guarded(context, "stem_table_open", [&]() -> stem_status {
+    if (stem_status status = checkStore(context, store, "stem_table_open"))
+      return status;
+    if (!options)
+      return report(context, STEM_INVALID_ARGUMENT,
+                    "stem_table_open: options is null");
+    if (stem_status status =
+            checkStructSize(context, "stem_table_options", options->struct_size,
+                            sizeof(stem_table_options)))
+      return status;
+    std::string name = options->name ? options->name
+                                     : fmt::format("#{}", store->tables.size());
+    if (stem_status status = checkTableOptions(context, *options, name.c_str()))
+      return status;
+    if (options->rows > int64_t(store->epochs.size())) {
+      store->places.resize(options->rows);
+      store->epochs.resize(options->rows);
+    }
+    // Written only when the caller says that the memory is writable.
+    char *data = static_cast<char *>(const_cast<void *>(options->resident));
+    store->tables.push_back({options->rows, options->columns, options->dtype,
+                             options->writable != 0, data, std::move(name)});
+    int64_t opened = int64_t(store->tables.size()) - 1;
+    if (options->rows > store->tables[store->largest].rows)
+      store->largest = opened;
+    store->statistics.bytes_resident +=
+        options->rows * store->tables[opened].rowBytes();
+    return STEM_OK;
+  });
+}
+
+stem_status stem_table_make_plan(stem_context *context, stem_table_store *store,
+                                 const int32_t *ids, int64_t count,
+                                 stem_table_plan **out_plan) {
+  return guarded(context, "stem_table_make_plan", [&]() -> stem_status {
+    if (stem_status status = checkStore(context, store, "stem_table_make_plan"))
+      return status;
+    if (!out_plan || count < 0 || count > INT32_MAX || (count > 0 && !ids))
+      return report(context, STEM_INVALID_ARGUMENT,
+                    "stem_table_make_plan: {} ids at address {}, plan to be "
+                    "left at address {}",
+                    count, static_cast<const void *>(ids),
+                    static_cast<void *>(out_plan));
+    *out_plan = nullptr;
+    if (store->tables.empty())
+      return report(context, STEM_INVALID_ARGUMENT,
+                    "stem_table_make_plan: no table is open");
+    if (stem_status status =
+            checkIds(context, store->tables[store->largest], ids, count))
+      return status;
+    auto plan = std::make_unique<stem_table_plan>();
+    if (count > 0) {
+      plan->ids.assign(ids, ids + count);
+      plan->largestAt = std::max_element(ids, ids + count) - ids;
+    }
+    plan->inverse.reserve(count);
+    deduplicate(*store, *plan);
+    stem_table_plan *key = plan.get();
+    store->statistics.lookups += count;
+    store->statistics.unique_rows += plan->unique.size();
+    store->plans.emplace(key, std::move(plan));
+    *out_plan = key;
+    return STEM_OK;
+  });
+}
+
+void stem_table_release_plan(stem_table_store *store, stem_table_plan *plan) {
+  if (!store || !store->plans.count(plan))
+    return;
+  std::erase_if(store->tickets,
+                [&](const auto &entry) { return entry.second.plan == plan; });
+  store->plans.erase(plan);
+}
+
+int64_t stem_table_plan_unique(const stem_table_plan *plan,
+                               const int32_t **out_ids,
+                               const int32_t **out_inverse) {
+  if (out_ids)
+    *out_ids = plan ? plan->unique.data() : nullptr;
+  if (out_inverse)
+    *out_inverse = plan ? plan->inverse.data() : nullptr;
+  return plan ? int64_t(plan->unique.size()) : 0;
+}
+
+stem_status stem_table_prefetch(stem_context *context, stem_table_store *store,
+                                int64_t table, stem_table_plan *plan,
+                                stem_ticket *out_ticket) {
+  return guarded(context, "stem_table_prefetch", [&]() -> stem_status {
+    if (out_ticket)
+      *out_ticket = 0;
+    if (stem_status status =
+            checkTable(context, store, "stem_table_prefetch", table))
+      return status;
+    if (!out_ticket)
+      return report(context, STEM_INVALID_ARGUMENT,
+                    "stem_table_prefetch: out_ticket is null");
+    if (!store->plans.count(plan))
+      return report(context, STEM_INVALID_ARGUMENT,
+                    "stem_table_prefetch: the plan is not one of this store's, "
+                    "or was released");
+    const Table &wanted = store->tables[table];
+    if (!plan->ids.empty() && plan->ids[plan->largestAt] >= wanted.rows)
+      return idOutOfRange(context, wanted, plan->ids[plan->largestAt],
+                          plan->largestAt);
+    store->tickets.emplace(store->nextTicket, Ticket{table, plan});
+    *out_ticket = store->nextTicket++;
+    return STEM_OK;
+  });
+}
+
+stem_status stem_table_await(stem_context *context, stem_table_store *store,
+                             stem_ticket ticket, stem_tensor *out_rows,
+                             stem_tensor *out_index) {
+  return guarded(context, "stem_table_await", [&]() -> stem_status {
+    if (stem_status status = checkStore(context, store, "stem_table_await"))
+      return status;
+    if (!out_rows || !out_index)
+      return report(context, STEM_INVALID_ARGUMENT,
+                    "stem_table_await: {} is null",
+                    out_rows ? "out_index" : "out_rows");
+    auto found = store->tickets.find(ticket);
+    if (found == store->tickets.end())
+      return report(context, STEM_INVALID_ARGUMENT,
+                    "stem_table_await: ticket {} is not outstanding: it was "
+                    "never given, or it or its plan was released",
+                    ticket);
+    const Table &table = store->tables[found->second.table];
+    stem_table_plan &plan = *found->second.plan;
+    *out_rows = {table.data,
+                 table.dtype,
+                 2,
+                 {table.rows, table.columns},
+                 {table.columns, 1}};
+    *out_index = {
+        plan.ids.data(), STEM_I32, 1, {int64_t(plan.ids.size())}, {1}};
+    return STEM_OK;
+  });
+}
+
+void stem_table_release(stem_table_store *store, stem_ticket ticket) {
+  if (store)
+    store->tickets.erase(ticket);
+}
+
+stem_status stem_table_write(stem_context *context, stem_table_store *store,
+                             int64_t table, const int32_t *ids, int64_t count,
+                             const void *rows) {
+  return guarded(context, "stem_table_write", [&]() -> stem_status {
+    if (stem_status status =
+            checkTable(context, store, "stem_table_write", table))
+      return status;
+    const Table &written = store->tables[table];
+    if (!written.writable)
+      return report(context, STEM_INVALID_ARGUMENT,
+                    "table '{}' cannot be written: it was opened without "
+                    "`writable`",
+                    written.name);
+    if (count < 0 || (count > 0 && (!ids || !rows)))
+      return report(context, STEM_INVALID_ARGUMENT,
+                    "stem_table_write: {} rows at address {}, ids at address "
+                    "{}",
+                    count, rows, static_cast<const void *>(ids));
+    if (stem_status status = checkIds(context, written, ids, count))
+      return status;
+    auto source = static_cast<const char *>(rows);
+    int64_t bytes = written.rowBytes();
+    for (int64_t i = 0; i < count; ++i)
+      std::memcpy(written.data + ids[i] * bytes, source + i * bytes, bytes);
+    return STEM_OK;
+  });
+}
+
+stem_status stem_table_flush(stem_context *context, stem_table_store *store) {
+  // Rows are written where they lie: nothing waits.
+  return checkStore(context, store, "stem_table_flush");
+}
+
+stem_status stem_table_get_statistics(const stem_table_store *store,
+                                      stem_table_statistics *out) {
+  if (!store || !out)
+    return STEM_INVALID_ARGUMENT;
+  if (out->struct_size != sizeof(stem_table_statistics))
+    return STEM_INCOMPATIBLE;
+  *out = store->statistics;
+  out->struct_size = sizeof(stem_table_statistics);
+  return STEM_OK;
+}
