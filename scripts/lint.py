@@ -198,7 +198,7 @@ def dead_checks(path, lines):
 
 
 TOOLS = ("stem-opt", "stem-run", "stem-exec", "stem-reduce", "stem-lsp-server",
-         "%python")
+         "%python", "%stem_src/scripts/")
 
 
 @rule(*LIT, but=LIT_DATA)

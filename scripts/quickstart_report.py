@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+# Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Puts the dense and the STEM model of quickstart.sh side by side.
+
+usage: quickstart_report.py FOLDER
+
+Reads what stem-run wrote with --json: eval-dense.json, eval-stem.json,
+convert.json, bench.json, and llama-bench.json where llama.cpp is installed.
+A figure that is not in them is shown as '-'.
+"""
+
+import json
+import os
+import sys
+
+UNITS = ["", "k", "M", "G", "T"]
+
+
+def readable(number, digits=2):
+    """1234567 -> 1.23 M"""
+    if number is None:
+        return "-"
+    power = 0
+    while abs(number) >= 1000 and power + 1 < len(UNITS):
+        number /= 1000
+        power += 1
+    return f"{number:.{digits}f} {UNITS[power]}".rstrip()
+
+
+def figure(number, digits=2):
+    return "-" if number is None else f"{number:,.{digits}f}"
+
+
+def load(folder, name):
+    path = os.path.join(folder, name)
+    if not os.path.exists(path):
+        return {}
+    with open(path) as file:
+        return json.load(file)
+
+
+def at(tree, *keys):
+    for key in keys:
+        if isinstance(tree, list):
+            tree = tree[key] if key < len(tree) else None
+        elif isinstance(tree, dict):
+            tree = tree.get(key)
+        if tree is None:
+            return None
+    return tree
+
+
+def llama_rate(runs, field):
+    """llama-bench's rate of the run that has only prompt or generated tokens"""
+    for run in runs or []:
+        other = {"n_prompt": "n_gen", "n_gen": "n_prompt"}[field]
+        if run.get(field) and not run.get(other):
+            return run.get("avg_ts")
+    return None
+
+
+def rows(folder):
+    dense, stem = load(folder, "eval-dense.json"), load(folder, "eval-stem.json")
+    convert, bench = load(folder, "convert.json"), load(folder, "bench.json")
+    llama = load(folder, "llama-bench.json")
+    for index, entry in enumerate(at(dense, "files") or []):
+        name = os.path.basename(entry["file"])
+        yield (f"perplexity, {name}", figure(entry.get("perplexity")),
+               figure(at(stem, "files", index, "perplexity")), "")
+    for label, key in [("parameters", "parameters"),
+                       ("FLOPs per token", "flops_per_token"),
+                       ("bytes on disk", "bytes")]:
+        yield (label, readable(at(convert, "before", key)),
+               readable(at(convert, "after", key)), "")
+    for label, key, field in [
+            ("prefill, tokens per second", "prefill_tokens_per_second",
+             "n_prompt"),
+            ("decode, tokens per second", "decode_tokens_per_second", "n_gen")]:
+        rate = llama_rate(llama, field)
+        yield (label, figure(at(bench, "models", 0, key), 1),
+               figure(at(bench, "models", 1, key), 1),
+               figure(rate, 1) if rate else "")
+    yield ("peak memory, bytes", readable(at(bench, "models", 0, "peak_bytes")),
+           readable(at(bench, "models", 1, "peak_bytes")), "")
+
+
+def main(arguments):
+    if len(arguments) != 1 or arguments[0].startswith("-"):
+        print(__doc__)
+        return 2
+    table = [("", "dense", "STEM", "llama.cpp")] + list(rows(arguments[0]))
+    columns = 4 if any(row[3] for row in table[1:]) else 3
+    widths = [max(len(row[c]) for row in table) for c in range(columns)]
+    for row in table:
+        cells = [row[0].ljust(widths[0])]
+        cells += [row[c].rjust(widths[c]) for c in range(1, columns)]
+        print("  ".join(cells).rstrip())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
