@@ -1,0 +1,261 @@
+//===- ExternalizeConstants.cpp - Weights into a safetensors file ---------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "stem/Dialect/Stem/StemDialect.h"
+#include "stem/Model/Safetensors.h"
+#include "stem/Support/Error.h"
+#include "stem/Transforms/Passes.h"
+
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tosa/IR/TosaOps.h"
+#include "mlir/IR/DialectResourceBlobManager.h"
+#include "mlir/IR/Matchers.h"
+#include "mlir/IR/Remarks.h"
+#include "mlir/Interfaces/DestinationStyleOpInterface.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
+#include "llvm/ADT/StringSet.h"
+
+namespace stem {
+#define GEN_PASS_DEF_STEMEXTERNALIZECONSTANTSPASS
+#include "stem/Transforms/Passes.h.inc"
+} // namespace stem
+
+using namespace mlir;
+using namespace stem;
+
+namespace {
+
+/// A parameter to be: the constants that it replaces and its data.
+struct Constant {
+  SmallVector<Operation *> ops;
+  ElementsAttr values;
+  DType dtype;
+  std::string key;
+  Operation *symbolTable;
+
+  RankedTensorType getType() const {
+    return cast<RankedTensorType>(values.getType());
+  }
+};
+
+} // namespace
+
+static std::optional<DType> getDType(Type type) {
+  if (type.isF64())
+    return DType::F64;
+  if (type.isF32())
+    return DType::F32;
+  if (type.isF16())
+    return DType::F16;
+  if (type.isBF16())
+    return DType::BF16;
+  if (isa<Float8E5M2Type>(type))
+    return DType::F8E5M2;
+  if (isa<Float8E4M3FNType>(type))
+    return DType::F8E4M3;
+  return std::nullopt;
+}
+
+/// A splat that is no weight by its use: what an op with a destination starts
+/// from, or an operand of elementwise ops on tensors of its own shape.
+static bool isHelper(Operation *op, ElementsAttr values) {
+  if (!values.isSplat())
+    return false;
+  return llvm::all_of(op->getUses(), [&](OpOperand &use) {
+    Operation *user = use.getOwner();
+    if (auto dps = dyn_cast<DestinationStyleOpInterface>(user);
+        dps && dps.isDpsInit(&use))
+      return true;
+    auto linalgOp = dyn_cast<linalg::LinalgOp>(user);
+    const bool elementwise =
+        linalgOp ? linalgOp.getNumLoops() == linalgOp.getNumParallelLoops() &&
+                       linalgOp.getMatchingIndexingMap(&use) ==
+                           linalgOp.getIndexingMapsArray().back()
+                 : user->hasTrait<OpTrait::tosa::TosaElementwiseOperator>() ||
+                       user->getName().getStringRef() == "tosa.mul" ||
+                       OpTrait::hasElementwiseMappableTraits(user);
+    return elementwise && llvm::all_of(user->getResultTypes(), [&](Type type) {
+             return llvm::equal(cast<ShapedType>(type).getShape(),
+                                cast<ShapedType>(values.getType()).getShape());
+           });
+  });
+}
+
+/// The bytes of one copy of what repeats: the element of a splat, else the
+/// whole constant. Nothing when they are not there.
+static std::optional<ArrayRef<char>> getBytes(ElementsAttr values) {
+  if (auto dense = dyn_cast<DenseElementsAttr>(values))
+    return dense.getRawData();
+  auto resource = cast<DenseResourceElementsAttr>(values);
+  if (AsmResourceBlob *blob = resource.getRawHandle().getBlob())
+    return blob->getData();
+  return std::nullopt;
+}
+
+static void writeConstant(SafetensorsWriter &writer, const Constant &constant) {
+  const ArrayRef<char> bytes = *getBytes(constant.values);
+  const std::span<const std::byte> span =
+      std::as_bytes(std::span(bytes.data(), bytes.size()));
+  if (!isa<DenseElementsAttr>(constant.values) || !constant.values.isSplat()) {
+    writer.write(span);
+    return;
+  }
+  constexpr uint64_t kPieceElements = 1 << 16;
+  const auto elements =
+      static_cast<uint64_t>(constant.getType().getNumElements());
+  std::vector<std::byte> piece;
+  for (uint64_t i = 0; i < std::min(kPieceElements, elements); ++i)
+    piece.insert(piece.end(), span.begin(), span.end());
+  for (uint64_t done = 0; done < elements; done += kPieceElements)
+    writer.write(std::span(piece).first(
+        std::min(kPieceElements, elements - done) * span.size()));
+}
+
+static void writeFile(const std::string &path, ArrayRef<Constant> constants) {
+  std::vector<TensorDeclaration> declarations;
+  for (const Constant &constant : constants) {
+    ArrayRef<int64_t> shape = constant.getType().getShape();
+    declarations.push_back({constant.key, constant.dtype,
+                            std::vector<uint64_t>(shape.begin(), shape.end())});
+  }
+  SafetensorsWriter writer(path, std::move(declarations));
+  for (const Constant &constant : constants)
+    writeConstant(writer, constant);
+  writer.finish();
+}
+
+namespace {
+
+struct ExternalizeConstantsPass
+    : public stem::impl::StemExternalizeConstantsPassBase<
+          ExternalizeConstantsPass> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    if (file.empty()) {
+      getOperation().emitError()
+          << "stem-externalize-constants needs a file to write: give it "
+             "stem-file=PATH";
+      return signalPassFailure();
+    }
+    SmallVector<Constant> constants;
+    if (failed(collect(constants)))
+      return signalPassFailure();
+    if (constants.empty()) {
+      remark::missed(getOperation().getLoc(),
+                     remark::RemarkOpts::name("externalize")
+                         .category("stem-externalize-constants"))
+          << remark::reason("no float constant has {0} elements or more; no "
+                            "file is written",
+                            static_cast<int64_t>(minElements));
+      return;
+    }
+    nameConstants(constants);
+    try {
+      writeFile(file, constants);
+    } catch (const std::exception &error) {
+      getOperation().emitError() << error.what();
+      return signalPassFailure();
+    }
+    for (const Constant &constant : constants)
+      replace(constant);
+  }
+
+private:
+  LogicalResult collect(SmallVectorImpl<Constant> &constants);
+  void nameConstants(MutableArrayRef<Constant> constants);
+  void replace(const Constant &constant);
+};
+
+} // namespace
+
+LogicalResult
+ExternalizeConstantsPass::collect(SmallVectorImpl<Constant> &constants) {
+  // A resource under one symbol table is one parameter.
+  llvm::DenseMap<std::pair<Operation *, Attribute>, size_t> resources;
+  auto result = getOperation().walk([&](Operation *op) {
+    ElementsAttr values;
+    if (!op->hasTrait<OpTrait::ConstantLike>() || op->getNumResults() != 1 ||
+        !matchPattern(op, m_Constant(&values)) ||
+        !isa<DenseElementsAttr, DenseResourceElementsAttr>(values))
+      return WalkResult::advance();
+    auto type = dyn_cast<RankedTensorType>(op->getResult(0).getType());
+    Operation *symbolTable = SymbolTable::getNearestSymbolTable(op);
+    std::optional<DType> dtype =
+        type ? getDType(type.getElementType()) : std::nullopt;
+    if (!dtype || !symbolTable || type != values.getType() ||
+        type.getEncoding() || type.getNumElements() < minElements ||
+        isHelper(op, values))
+      return WalkResult::advance();
+    if (auto resource = dyn_cast<DenseResourceElementsAttr>(values)) {
+      std::optional<ArrayRef<char>> bytes = getBytes(values);
+      const auto elements = static_cast<uint64_t>(type.getNumElements());
+      const std::optional<uint64_t> wanted = dtypeBytes(*dtype, elements);
+      if (!bytes || !wanted || bytes->size() != *wanted) {
+        op->emitError() << "the resource \"" << resource.getRawHandle().getKey()
+                        << "\" holds " << (bytes ? bytes->size() : 0)
+                        << " bytes, wanted " << wanted.value_or(0) << " for "
+                        << type
+                        << "; export the module again without leaving "
+                           "resources out";
+        return WalkResult::interrupt();
+      }
+      auto [known, isNew] =
+          resources.try_emplace({symbolTable, values}, constants.size());
+      if (!isNew) {
+        constants[known->second].ops.push_back(op);
+        return WalkResult::advance();
+      }
+    }
+    constants.push_back({{op}, values, *dtype, {}, symbolTable});
+    return WalkResult::advance();
+  });
+  return failure(result.wasInterrupted());
+}
+
+void ExternalizeConstantsPass::nameConstants(
+    MutableArrayRef<Constant> constants) {
+  llvm::StringSet<> used;
+  getOperation().walk([&](Operation *op) {
+    if (auto param = dyn_cast<ParamOp>(op))
+      used.insert(param.getKey());
+    if (auto symbol = dyn_cast<SymbolOpInterface>(op))
+      used.insert(symbol.getName());
+  });
+  llvm::StringMap<unsigned> counts;
+  for (Constant &constant : constants) {
+    std::string base;
+    if (auto resource = dyn_cast<DenseResourceElementsAttr>(constant.values)) {
+      base = resource.getRawHandle().getKey().str();
+    } else {
+      auto function =
+          constant.ops.front()->getParentOfType<FunctionOpInterface>();
+      StringRef scope = function ? function.getName() : "constant";
+      base = (scope + "." + Twine(counts[scope]++)).str();
+    }
+    constant.key = base;
+    for (unsigned suffix = 1; !used.insert(constant.key).second; ++suffix)
+      constant.key = base + "_" + std::to_string(suffix);
+  }
+}
+
+void ExternalizeConstantsPass::replace(const Constant &constant) {
+  // Parameters come first in the module, in the order of the constants.
+  Block &body = constant.symbolTable->getRegion(0).front();
+  auto position =
+      llvm::find_if(body, [](Operation &op) { return !isa<ParamOp>(op); });
+  OpBuilder builder(&body, position);
+  ParamOp::create(builder, constant.ops.front()->getLoc(), constant.key,
+                  constant.key, constant.getType());
+  for (Operation *op : constant.ops) {
+    builder.setInsertionPoint(op);
+    Value load = ParamLoadOp::create(builder, op->getLoc(), constant.getType(),
+                                     constant.key);
+    op->getResult(0).replaceAllUsesWith(load);
+    op->erase();
+  }
+}
