@@ -51,6 +51,9 @@ static void readUse(OpOperand &use, IdVector &vector, int64_t tokens,
   if (auto attention = dyn_cast<AttentionOp>(op)) {
     vector.role =
         value == attention.getPositions() ? Role::Positions : Role::Sequences;
+  } else if (auto attend = dyn_cast<AttendOp>(op)) {
+    vector.role =
+        value == attend.getPositions() ? Role::Positions : Role::Sequences;
   } else if (auto append = dyn_cast<KVAppendOp>(op)) {
     vector.role =
         value == append.getPositions() ? Role::Positions : Role::Sequences;

@@ -39,34 +39,6 @@ static LogicalResult evaluate(Machine &machine, PackedMatmulOp op) {
   return machine.set(op, op.getResults().front(), std::move(acc));
 }
 
-static LogicalResult evaluate(Machine &machine, KVAppendOp op) {
-  if (!isa<RankedTensorType>(op.getK().getType()) ||
-      !isa<RankedTensorType>(op.getPositions().getType()) ||
-      !isa<RankedTensorType>(op.getSequences().getType()))
-    return op.emitError("the interpreter runs this op on tensors only");
-  const ReferenceTensor &k = machine.tensor(op.getK());
-  const ReferenceTensor &v = machine.tensor(op.getV());
-  const ReferenceTensor &positions = machine.tensor(op.getPositions());
-  const ReferenceTensor &sequences = machine.tensor(op.getSequences());
-  int64_t rows = k.shape[0], columns = k.shape[1];
-  if (failed(expectSize(op, "rows of v", v.shape[0], rows)) ||
-      failed(expectSize(op, "columns of v", v.shape[1], columns)) ||
-      failed(expectSize(op, "number of positions", positions.size(), rows)) ||
-      failed(expectSize(op, "number of sequences", sequences.size(), rows)))
-    return failure();
-  for (int64_t t = 0; t < rows; ++t) {
-    int64_t sequence = toInteger(sequences.values[t]);
-    if (sequence < 0)
-      continue;
-    machine.cache.append(machine.integer(op.getCache()),
-                         machine.integer(op.getLayer()), sequence,
-                         toInteger(positions.values[t]),
-                         ArrayRef(k.values).slice(t * columns, columns),
-                         ArrayRef(v.values).slice(t * columns, columns));
-  }
-  return success();
-}
-
 static LogicalResult evaluate(Machine &machine, KVPageOp op) {
   PackedType type = op.getType();
   auto page = machine.allocate(op, {type.getRows(), type.getColumns()});
@@ -94,8 +66,6 @@ static LogicalResult evaluate(Machine &machine, KVPageOp op) {
 Evaluated reference::evaluateScheduleOp(Machine &machine, Operation *op) {
   if (auto matmul = dyn_cast<PackedMatmulOp>(op))
     return evaluate(machine, matmul);
-  if (auto append = dyn_cast<KVAppendOp>(op))
-    return evaluate(machine, append);
   if (auto page = dyn_cast<KVPageOp>(op))
     return evaluate(machine, page);
   if (auto thread = dyn_cast<ThreadIndexOp>(op))

@@ -8,6 +8,8 @@
 #include "Machine.h"
 #include "stem/Dialect/Stem/StemDialect.h"
 
+#include "llvm/Support/MathExtras.h"
+
 #include <cmath>
 
 using namespace mlir;
@@ -149,25 +151,28 @@ static LogicalResult evaluate(Machine &machine, RopeOp op) {
 
 namespace {
 
-/// Where attention finds the keys and values: the tokens of a call are put
-/// into a cache first, the caller's or one of its own.
+/// Attention over what a cache holds.
 struct Attention {
-  AttentionOp op;
-  ReferenceCache &cache;
+  const ReferenceCache &cache;
   int64_t handle, layer;
+  int64_t headDim, queryHeads, keyValueHeads;
+  double scale;
+  int64_t window;
 
-  /// One query head of one token; writes `head_dim` values to `out`.
+  FailureOr<ReferenceTensor> run(Machine &machine, Operation *op,
+                                 const ReferenceTensor &q,
+                                 const ReferenceTensor &positions,
+                                 const ReferenceTensor &sequences) const;
+  /// One query head of one token; adds `headDim` values to `out`.
   void attend(const double *query, int64_t sequence, int64_t position,
-              int64_t keyValueHead, double *out);
+              int64_t keyValueHead, double *out) const;
 };
 
 } // namespace
 
 void Attention::attend(const double *query, int64_t sequence, int64_t position,
-                       int64_t keyValueHead, double *out) {
-  int64_t headDim = op.getHeadDim(), window = op.getWindow();
+                       int64_t keyValueHead, double *out) const {
   int64_t column = keyValueHead * headDim;
-  double scale = op.getScale().convertToDouble();
   int64_t first = window > 0 ? std::max<int64_t>(0, position - window + 1) : 0;
   SmallVector<int64_t> seen;
   SmallVector<double> scores;
@@ -193,55 +198,109 @@ void Attention::attend(const double *query, int64_t sequence, int64_t position,
 
 // A token with a negative sequence is padding: it sees nothing, nothing sees
 // it, and its result is zero.
-static LogicalResult evaluate(Machine &machine, AttentionOp op) {
-  const ReferenceTensor &q = machine.tensor(op.getQ());
-  const ReferenceTensor &k = machine.tensor(op.getK());
-  const ReferenceTensor &v = machine.tensor(op.getV());
-  const ReferenceTensor &positions = machine.tensor(op.getPositions());
-  const ReferenceTensor &sequences = machine.tensor(op.getSequences());
-  int64_t rows = q.shape[0], keyColumns = k.shape[1];
-  for (int64_t size :
-       {k.shape[0], v.shape[0], positions.size(), sequences.size()})
-    if (failed(expectSize(op, "rows of a token operand", size, rows)))
-      return failure();
-
-  ReferenceCache ownCache;
-  bool hasCache = static_cast<bool>(op.getCache());
-  Attention attention{op, hasCache ? machine.cache : ownCache,
-                      hasCache ? machine.integer(op.getCache()) : 0,
-                      hasCache ? machine.integer(op.getLayer()) : 0};
-  int64_t seenPositions = 0;
-  for (int64_t t = 0; t < rows; ++t) {
-    int64_t position = toInteger(positions.values[t]);
-    int64_t sequence = toInteger(sequences.values[t]);
-    if (sequence < 0)
-      continue;
-    if (position < 0)
-      return op.emitError()
-             << "position " << position << " of token " << t << " is negative";
-    seenPositions += position + 1;
-    attention.cache.append(
-        attention.handle, attention.layer, sequence, position,
-        ArrayRef(k.values).slice(t * keyColumns, keyColumns),
-        ArrayRef(v.values).slice(t * keyColumns, keyColumns));
-  }
-  if (failed(machine.spend(op, seenPositions)))
+FailureOr<ReferenceTensor>
+Attention::run(Machine &machine, Operation *op, const ReferenceTensor &q,
+               const ReferenceTensor &positions,
+               const ReferenceTensor &sequences) const {
+  if (failed(expectSize(op, "number of positions", positions.size(),
+                        q.shape[0])) ||
+      failed(
+          expectSize(op, "number of sequences", sequences.size(), q.shape[0])))
     return failure();
-
   auto result = machine.allocate(op, q.shape);
   if (failed(result))
     return failure();
-  int64_t headDim = op.getHeadDim(), heads = op.getQueryHeads();
-  int64_t groupSize = heads / op.getKeyValueHeads();
+  for (int64_t t = 0; t < q.shape[0]; ++t) {
+    int64_t position = toInteger(positions.values[t]);
+    int64_t sequence = toInteger(sequences.values[t]);
+    if (sequence < 0 || position < 0)
+      continue;
+    if (failed(machine.spend(
+            op,
+            llvm::SaturatingMultiply<uint64_t>(position + 1, q.shape[1]) >> 1)))
+      return failure();
+    for (int64_t h = 0; h < queryHeads; ++h)
+      attend(q.values.data() + t * q.shape[1] + h * headDim, sequence, position,
+             h / (queryHeads / keyValueHeads), &result->at(t, h * headDim));
+  }
+  return result;
+}
+
+/// Puts the keys and values of tokens into a cache.
+static LogicalResult append(ReferenceCache &cache, Operation *op,
+                            int64_t handle, int64_t layer,
+                            const ReferenceTensor &k, const ReferenceTensor &v,
+                            const ReferenceTensor &positions,
+                            const ReferenceTensor &sequences) {
+  int64_t rows = k.shape[0], columns = k.shape[1];
+  if (failed(expectSize(op, "rows of v", v.shape[0], rows)) ||
+      failed(expectSize(op, "columns of v", v.shape[1], columns)) ||
+      failed(expectSize(op, "number of positions", positions.size(), rows)) ||
+      failed(expectSize(op, "number of sequences", sequences.size(), rows)))
+    return failure();
   for (int64_t t = 0; t < rows; ++t) {
     int64_t sequence = toInteger(sequences.values[t]);
-    if (sequence < 0)
-      continue;
-    for (int64_t h = 0; h < heads; ++h)
-      attention.attend(&q.values[t * q.shape[1] + h * headDim], sequence,
-                       toInteger(positions.values[t]), h / groupSize,
-                       &result->at(t, h * headDim));
+    if (sequence >= 0)
+      cache.append(handle, layer, sequence, toInteger(positions.values[t]),
+                   ArrayRef(k.values).slice(t * columns, columns),
+                   ArrayRef(v.values).slice(t * columns, columns));
   }
+  return success();
+}
+
+// The tokens of the call go into a cache first: the caller's, or one of its
+// own.
+static LogicalResult evaluate(Machine &machine, AttentionOp op) {
+  const ReferenceTensor &positions = machine.tensor(op.getPositions());
+  const ReferenceTensor &sequences = machine.tensor(op.getSequences());
+  ReferenceCache ownCache;
+  bool hasCache = static_cast<bool>(op.getCache());
+  ReferenceCache &cache = hasCache ? machine.cache : ownCache;
+  int64_t handle = hasCache ? machine.integer(op.getCache()) : 0;
+  int64_t layer = hasCache ? machine.integer(op.getLayer()) : 0;
+  if (failed(append(cache, op, handle, layer, machine.tensor(op.getK()),
+                    machine.tensor(op.getV()), positions, sequences)))
+    return failure();
+  Attention attention{cache,
+                      handle,
+                      layer,
+                      static_cast<int64_t>(op.getHeadDim()),
+                      op.getQueryHeads(),
+                      op.getKeyValueHeads(),
+                      op.getScale().convertToDouble(),
+                      static_cast<int64_t>(op.getWindow())};
+  auto result = attention.run(machine, op, machine.tensor(op.getQ()), positions,
+                              sequences);
+  if (failed(result))
+    return failure();
+  return machine.set(op, op.getResult(), std::move(*result));
+}
+
+static LogicalResult evaluate(Machine &machine, KVAppendOp op) {
+  if (!isa<RankedTensorType>(op.getK().getType()) ||
+      !isa<RankedTensorType>(op.getPositions().getType()) ||
+      !isa<RankedTensorType>(op.getSequences().getType()))
+    return op.emitError("the interpreter runs this op on tensors only");
+  return append(machine.cache, op, machine.integer(op.getCache()),
+                machine.integer(op.getLayer()), machine.tensor(op.getK()),
+                machine.tensor(op.getV()), machine.tensor(op.getPositions()),
+                machine.tensor(op.getSequences()));
+}
+
+static LogicalResult evaluate(Machine &machine, AttendOp op) {
+  Attention attention{machine.cache,
+                      machine.integer(op.getCache()),
+                      machine.integer(op.getLayer()),
+                      static_cast<int64_t>(op.getHeadDim()),
+                      op.getQueryHeads(),
+                      static_cast<int64_t>(op.getKvHeads()),
+                      op.getScale().convertToDouble(),
+                      static_cast<int64_t>(op.getWindow())};
+  auto result = attention.run(machine, op, machine.tensor(op.getQ()),
+                              machine.tensor(op.getPositions()),
+                              machine.tensor(op.getSequences()));
+  if (failed(result))
+    return failure();
   return machine.set(op, op.getResult(), std::move(*result));
 }
 
@@ -299,6 +358,10 @@ Evaluated reference::evaluateTransformerOp(Machine &machine, Operation *op) {
     return evaluate(machine, rope);
   if (auto attention = dyn_cast<AttentionOp>(op))
     return evaluate(machine, attention);
+  if (auto attend = dyn_cast<AttendOp>(op))
+    return evaluate(machine, attend);
+  if (auto append = dyn_cast<KVAppendOp>(op))
+    return evaluate(machine, append);
   if (auto ffn = dyn_cast<DenseFFNOp>(op))
     return evaluate(machine, ffn);
   if (auto loss = dyn_cast<CrossEntropyOp>(op))

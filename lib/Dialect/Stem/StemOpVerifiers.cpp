@@ -228,8 +228,8 @@ LogicalResult AttentionOp::verify() {
   if (failed(expectSameShape(*this, getResult(), getQ(), "q")))
     return failure();
   // C6
-  if (getWindow() < 0)
-    return emitOpError() << "window must not be negative, got " << getWindow();
+  if (int64_t window = getWindow(); window < 0)
+    return emitOpError() << "window must not be negative, got " << window;
   // C7
   for (Value operand :
        {Value(getK()), Value(getPositions()), Value(getSequences())})
@@ -375,10 +375,11 @@ LogicalResult MixOp::verify() {
       // C3
       failed(expectSize(*this, "outputs of a", a.outputs, dim(getUp(), 1),
                         "the columns of up")) ||
+      // C4
       failed(expectSize(*this, "rows of x", dim(getX(), 0), dim(getUp(), 0),
                         "the rows of up")))
     return failure();
-  // C4
+  // C5
   return expectSameShape(*this, getResult(), getUp(), "up");
 }
 
@@ -393,10 +394,11 @@ LogicalResult SelectUpOp::verify() {
       // C3
       failed(expectSize(*this, "length of ids", dim(getIds(), 0),
                         dim(getUp(), 0), "the rows of up")) ||
+      // C4
       failed(expectSize(*this, "rows of x", dim(getX(), 0), dim(getUp(), 0),
                         "the rows of up")))
     return failure();
-  // C4
+  // C5
   return expectSameShape(*this, getResult(), getUp(), "up");
 }
 
@@ -436,7 +438,12 @@ LogicalResult KVAppendOp::verify() {
   if (getK().getType() != getV().getType())
     return emitOpError() << "k and v must have the same type, got "
                          << getK().getType() << " and " << getV().getType();
-  return success();
+  // C2
+  if (failed(expectSize(*this, "length of positions", dim(getPositions(), 0),
+                        dim(getK(), 0), "the rows of k")))
+    return failure();
+  return expectSize(*this, "length of sequences", dim(getSequences(), 0),
+                    dim(getK(), 0), "the rows of k");
 }
 
 LogicalResult AttendOp::verify() {
@@ -456,9 +463,14 @@ LogicalResult AttendOp::verify() {
   if (failed(expectSameShape(*this, getResult(), getQ(), "q")))
     return failure();
   // C4
-  if (getWindow() < 0)
-    return emitOpError() << "window must not be negative, got " << getWindow();
-  return success();
+  if (int64_t window = getWindow(); window < 0)
+    return emitOpError() << "window must not be negative, got " << window;
+  // C5
+  if (failed(expectSize(*this, "length of positions", dim(getPositions(), 0),
+                        dim(getQ(), 0), "the rows of q")))
+    return failure();
+  return expectSize(*this, "length of sequences", dim(getSequences(), 0),
+                    dim(getQ(), 0), "the rows of q");
 }
 
 LogicalResult KVPageOp::verify() {

@@ -51,7 +51,8 @@ def Stem_KVAppendOp : Stem_Op<"kv_append", [
   let summary = "Write keys and values of tokens into the cache";
   let description = [{
     `k` and `v` are `[T, G*E]`. A token whose sequence is negative is padding
-    and is not written. Constraints: C1 `k` and `v` have the same type.
+    and is not written. Constraints: C1 `k` and `v` have the same type; C2
+    `positions` and `sequences` have `T` elements.
   }];
   let arguments = (ins Stem_AnyMatrix:$k, Stem_AnyMatrix:$v,
                        Stem_AnyIdVector:$positions, Stem_AnyIdVector:$sequences,
@@ -72,7 +73,8 @@ def Stem_AttendOp : Stem_TokenwiseOp<"attend", [
 
     Constraints: C1 `head_dim` divides the columns of `q`; C2 the number of
     query heads is a multiple of `kv_heads`; C3 the result has the shape of
-    `q`; C4 `window` is not negative.
+    `q`; C4 `window` is not negative; C5 `positions` and `sequences` have `T`
+    elements.
   }];
   let arguments = (ins Stem_FloatMatrix:$q, Stem_IdVector:$positions,
                        Stem_IdVector:$sequences, Stem_KVCacheType:$cache,
@@ -102,7 +104,7 @@ def Stem_KVPageOp : Stem_Op<"kv_page", [
   let results = (outs Stem_PackedType:$result);
   let assemblyFormat = [{
     (`values` $values^)? $cache `[` $layer `,` $sequence `,` $page `,` $head `]`
-    attr-dict `:` type($result)
+    attr-dict `:` qualified(type($result))
   }];
   let hasVerifier = 1;
   let extraClassDeclaration = [{
@@ -130,7 +132,7 @@ def Stem_ParallelCallOp : Stem_Op<"parallel_call", [
   let arguments = (ins FlatSymbolRefAttr:$callee, Index:$tasks,
                        Variadic<AnyType>:$captures);
   let assemblyFormat = [{
-    $callee `tasks` $tasks `(` $captures `)` attr-dict `:` type($captures)
+    $callee `tasks` $tasks `(` $captures `)` attr-dict (`:` type($captures)^)?
   }];
 }
 

@@ -72,7 +72,7 @@ def Stem_TableLoadOp : Stem_Op<"table_load", [
   }];
   let arguments = (ins FlatSymbolRefAttr:$table);
   let results = (outs Stem_TableType:$result);
-  let assemblyFormat = "$table `:` type($result) attr-dict";
+  let assemblyFormat = "$table `:` qualified(type($result)) attr-dict";
 }
 
 #endif // STEM_DIALECT_STEM_STATE_OPS_TD

@@ -29,7 +29,7 @@ def Stem_TableRowsOp : Stem_Op<"table_rows", [
   let results = (outs AnyTypeOf<[Stem_FloatMatrix, MemRefRankOf<[F32, BF16, F16], [2]>]>:$rows,
                       AnyTypeOf<[Stem_IdVector, MemRefRankOf<[I32], [1]>]>:$index);
   let assemblyFormat = [{
-    $table `,` $ids attr-dict `:` type($table) `,` type($ids) `->`
+    $table `,` $ids attr-dict `:` qualified(type($table)) `,` type($ids) `->`
     type($rows) `,` type($index)
   }];
   let hasVerifier = 1;
@@ -123,7 +123,7 @@ def Stem_MixOp : Stem_PureTokenwiseOp<"mix"> {
 
     Constraints: C1 the columns of `b` equal those of `x`; C2 the columns of
     `a` equal the rows of `b`; C3 the rows of `a` equal the columns of `up`;
-    C4 the result has the shape of `up`.
+    C4 `x` has the rows of `up`; C5 the result has the shape of `up`.
   }];
   let arguments = (ins Stem_FloatMatrix:$up, Stem_FloatMatrix:$x,
                        AnyTypeOf<[Stem_FloatMatrix, Stem_PackedType]>:$a,
@@ -132,6 +132,7 @@ def Stem_MixOp : Stem_PureTokenwiseOp<"mix"> {
   let assemblyFormat = [{
     $up `,` $x `a` $a `b` $b attr-dict `:` functional-type(operands, $result)
   }];
+  let hasFolder = 1;
 }
 
 def Stem_SelectUpOp : Stem_PureTokenwiseOp<"select_up"> {
@@ -141,7 +142,7 @@ def Stem_SelectUpOp : Stem_PureTokenwiseOp<"select_up"> {
 
     Constraints: C1 the columns of `x` equal the inputs of `weight`; C2 the
     outputs of `weight` equal the columns of `up`; C3 `ids` has `T` elements;
-    C4 the result has the shape of `up`.
+    C4 `x` has the rows of `up`; C5 the result has the shape of `up`.
   }];
   let arguments = (ins Stem_FloatMatrix:$up, Stem_FloatMatrix:$x,
                        AnyTypeOf<[Stem_FloatMatrix, Stem_PackedType]>:$weight,
@@ -151,6 +152,7 @@ def Stem_SelectUpOp : Stem_PureTokenwiseOp<"select_up"> {
     $up `,` $x `weight` $weight `ids` $ids `in` $selected attr-dict `:`
     functional-type(operands, $result)
   }];
+  let hasFolder = 1;
 }
 
 #endif // STEM_DIALECT_STEM_TABLE_OPS_TD
