@@ -269,6 +269,17 @@ Value expandToBf16(ImplicitLocOpBuilder &b, Value x) {
       b, narrow.intType, arith::ShRUIOp::create(b, rounded, sixteen)));
 }
 
+// maximumf(x, y) -> x > y ? x : y, or x if that is NaN; minimumf likewise.
+// LLVM also orders the zeros, which takes as long again.
+Value expandExtremum(Operation *op, arith::CmpFPredicate better) {
+  ImplicitLocOpBuilder b(op->getLoc(), op);
+  Value x = op->getOperand(0), y = op->getOperand(1);
+  Value isBetter = arith::CmpFOp::create(b, better, x, y);
+  Value best = arith::SelectOp::create(b, isBetter, x, y);
+  Value isNaN = arith::CmpFOp::create(b, arith::CmpFPredicate::UNO, x, x);
+  return arith::SelectOp::create(b, isNaN, x, best);
+}
+
 bool isF32ToBf16(arith::TruncFOp op) {
   auto mode = op.getRoundingmode();
   return !isa<TensorType>(op.getType()) &&
@@ -317,6 +328,11 @@ struct ExpandMathPass
         ImplicitLocOpBuilder b(op->getLoc(), op);
         return replace(op, expandToBf16(b, toBf16.getIn()));
       }
+      if (isa<arith::MaximumFOp, arith::MinimumFOp>(op) &&
+          !isa<TensorType>(op->getResult(0).getType()))
+        return replace(op, expandExtremum(op, isa<arith::MaximumFOp>(op)
+                                                  ? arith::CmpFPredicate::OGT
+                                                  : arith::CmpFPredicate::OLT));
       bool isMissed = false;
       if (Value expanded = expand(op, isMissed))
         return replace(op, expanded);

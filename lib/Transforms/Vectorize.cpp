@@ -221,7 +221,7 @@ private:
         LLVM::LoopVectorizeAttr::get(context, yes, {}, {}, {}, {}, {}, {});
     auto unroll =
         LLVM::LoopUnrollAttr::get(context, yes, {}, {}, {}, {}, {}, {});
-    loop->setAttr("llvm.loop_annotation",
+    loop->setAttr("loop_annotation",
                   LLVM::LoopAnnotationAttr::get(
                       context, /*disableNonforced=*/{}, vectorize,
                       /*interleave=*/{}, unroll, /*unrollAndJam=*/{},

@@ -54,6 +54,22 @@ func.func @to_bf16(%x: vector<16xf32>) -> vector<16xbf16> {
   return %y : vector<16xbf16>
 }
 
+// NaN wherever one operand is: the first by a choice, the second as the
+// comparison is false.
+
+// CHECK-LABEL: func @extremum
+// CHECK-SAME: %[[X:.*]]: vector<16xf32>, %[[Y:.*]]: vector<16xf32>
+// CHECK: %[[MORE:.*]] = arith.cmpf ogt, %[[X]], %[[Y]]
+// CHECK: %[[BEST:.*]] = arith.select %[[MORE]], %[[X]], %[[Y]]
+// CHECK: %[[NAN:.*]] = arith.cmpf uno, %[[X]], %[[X]]
+// CHECK: %[[MAX:.*]] = arith.select %[[NAN]], %[[X]], %[[BEST]]
+// CHECK: arith.cmpf olt, %[[MAX]], %[[Y]]
+func.func @extremum(%x: vector<16xf32>, %y: vector<16xf32>) -> vector<16xf32> {
+  %0 = arith.maximumf %x, %y : vector<16xf32>
+  %1 = arith.minimumf %0, %y : vector<16xf32>
+  return %1 : vector<16xf32>
+}
+
 // CHECK-LABEL: func @kept
 // CHECK: math.exp %{{.*}} : f64
 // CHECK: math.tanh %{{.*}} : tensor<4xf32>

@@ -75,7 +75,7 @@ func.func @gather(%rows: memref<?x32xbf16>, %ids: memref<64xi32>,
 // CHECK: math.exp {{.*}} : vector<16xf32>
 // CHECK: scf.for %{{.*}} = %[[SPLIT]] to %[[SIZE]] step %c1
 // CHECK: math.exp {{.*}} : f32
-// CHECK: } {llvm.loop_annotation = #[[$AS_WRITTEN]]}
+// CHECK: } {loop_annotation = #[[$AS_WRITTEN]]}
 func.func @remainder(%x: memref<?xf32>) {
   linalg.generic {indexing_maps = [#flat], iterator_types = ["parallel"]}
       outs(%x : memref<?xf32>) {

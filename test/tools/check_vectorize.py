@@ -96,6 +96,16 @@ def check_reductions(lib, rows, columns):
                        lambda a, b: f32(a + b), 0.0) for row in split])
     expect("max", largest.data, [max(-3.5, *row) for row in split])
 
+    # A NaN anywhere in a row is its maximum.
+    for position in range(columns):
+        x.data[position] = math.nan
+        call(lib, "squares_and_max", x, total, largest)
+        if largest.data[0] == largest.data[0]:
+            sys.exit(f"max: a NaN at {position} was lost")
+        x.data[position] = 0.0
+        largest.data[0] = -3.5
+
+    split = [x.data[i * columns:(i + 1) * columns] for i in range(rows)]
     sums = zeros(columns)
     call(lib, "column_sums", x, sums)
     want = [0.0] * columns

@@ -76,7 +76,8 @@ def StemExpandMathPass : Pass<"stem-expand-math"> {
     and vectors, `sin` and `cos` on f64, and `rsqrt` on any float into `arith`
     ops, `math.fma`, `absf`, `copysign` and `sqrt`, which targets have as
     instructions. Also rounds f32 to bf16 by integer ops, as most targets call
-    a function for it. A scalar and a lane of a vector get the same bits.
+    a function for it, and makes a comparison and choices of `maximumf` and
+    `minimumf`. A scalar and a lane of a vector get the same bits.
 
     Before:
 
@@ -111,7 +112,8 @@ def StemExpandMathPass : Pass<"stem-expand-math"> {
     Must run after `stem-vectorize`, which knows the math ops as elementwise,
     and before `convert-math-to-llvm`.
 
-    NOTE: sin and cos beyond 2^48 are NaN; sin of -0 is +0.
+    NOTE: sin and cos beyond 2^48 are NaN; sin of -0 is +0; of two zeros
+    `maximumf` and `minimumf` give the second.
     NOTE: Other math ops and other types stay; those of the ops above get a
     missed remark of category `stem-expand-math`.
     NOTE: A target without fused multiply-add computes the same values by calls
