@@ -97,6 +97,9 @@ static LogicalResult checkStemOp(Operation *op) {
 }
 
 static LogicalResult checkOp(Operation *op) {
+  if (isa_and_nonnull<ModuleOp>(op->getParentOp()) &&
+      !isa<func::FuncOp, memref::GlobalOp, ParamOp, TableOp>(op))
+    return op->emitOpError("stands outside of a function");
   if (isa<StemDialect>(op->getDialect()))
     return checkStemOp(op);
   if (isa<memref::AllocOp, memref::AllocaOp, memref::DeallocOp,
@@ -108,6 +111,11 @@ static LogicalResult checkOp(Operation *op) {
                            "stem-expand-math first");
   if (isa<arith::RemFOp>(op))
     return op->emitOpError("would become a call into the C library");
+  if (isa<arith::TruncFOp>(op) &&
+      getElementTypeOrSelf(op->getOperand(0)).isF64() &&
+      !getElementTypeOrSelf(op->getResult(0)).isF32())
+    return op->emitOpError("would become a call into the C library: convert "
+                           "to f32 first");
   if (auto copy = dyn_cast<memref::CopyOp>(op)) {
     for (Value buffer : {copy.getSource(), copy.getTarget()})
       if (!isa<MemRefType>(buffer.getType()) ||
@@ -122,6 +130,9 @@ static LogicalResult checkOp(Operation *op) {
     if (function.isExternal())
       return op->emitOpError("has no body: compiled code calls nothing but "
                              "the runtime");
+    if (function.getSymName().starts_with("stem_"))
+      return op->emitOpError("has a name of the runtime: those that begin "
+                             "with 'stem_' are taken");
     return success();
   }
   if (auto call = dyn_cast<func::CallOp>(op)) {
@@ -130,15 +141,10 @@ static LogicalResult checkOp(Operation *op) {
     if (callee && callee->hasAttr(StemDialect::kEntryAttr))
       return op->emitOpError("calls an entry: entries are called by the "
                              "runtime alone");
-    if (!call->getParentOfType<func::FuncOp>())
-      return op->emitOpError("stands outside of a function");
     return success();
   }
-  if (isa<ModuleOp>(op)) {
-    if (op->getParentOp())
-      return op->emitOpError("is nested in another module");
+  if (isa<ModuleOp>(op))
     return success();
-  }
   if (isa<affine::AffineDialect, arith::ArithDialect, cf::ControlFlowDialect,
           func::FuncDialect, index::IndexDialect, math::MathDialect,
           memref::MemRefDialect, scf::SCFDialect, ub::UBDialect,
@@ -162,6 +168,12 @@ static LogicalResult checkOutput(ModuleOp module) {
       return;
     if (!isa<LLVM::LLVMDialect>(op->getDialect())) {
       op->emitOpError("was not lowered to the host");
+      failed = true;
+    }
+    auto global = dyn_cast<LLVM::GlobalOp>(op);
+    if (global && !global.getValueOrNull() &&
+        global.getInitializerRegion().empty()) {
+      global.emitOpError("has no value, and nothing else defines it");
       failed = true;
     }
     auto function = dyn_cast<LLVM::LLVMFuncOp>(op);
@@ -233,8 +245,8 @@ LogicalResult LowerToHostPass::convert(ModuleOp module,
   return runPipeline(passes, module);
 }
 
-/// Marks every buffer as the code's own and drops what only Stem reads.
-void finish(ModuleOp module) {
+/// Only the query is seen from outside.
+void hideFunctions(ModuleOp module) {
   module.walk([](LLVM::LLVMFuncOp function) {
     bool isQuery = function.getSymName() == STEM_MODULE_QUERY;
     if (!function.isExternal() && !isQuery)
@@ -242,6 +254,7 @@ void finish(ModuleOp module) {
   });
 }
 
+/// What the attributes say has been read; the LLVM dialect knows none of them.
 void dropStemAttributes(ModuleOp module) {
   for (auto function : module.getOps<func::FuncOp>()) {
     for (NamedAttribute attribute :
@@ -290,7 +303,7 @@ LogicalResult LowerToHostPass::lower(ModuleOp module) {
   if (failed(simplify(module)) || failed(convert(module, converter)) ||
       failed(checkOutput(module)))
     return failure();
-  finish(module);
+  hideFunctions(module);
   return success();
 }
 

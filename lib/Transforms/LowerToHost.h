@@ -42,6 +42,9 @@ public:
   /// A stack slot in the entry block of `function`, whatever loop surrounds
   /// the use.
   mlir::Value stackSlot(mlir::Region &function, mlir::Type type);
+  /// The buffer that a stem_tensor at address `tensor` describes.
+  mlir::Value buffer(const mlir::LLVMTypeConverter &converter,
+                     mlir::MemRefType type, mlir::Value tensor);
   /// Calls a function of the runtime, which is declared when first used.
   mlir::Value call(llvm::StringRef name, mlir::ValueRange arguments);
 

@@ -98,6 +98,23 @@ Value HostBuilder::stackSlot(Region &function, Type type) {
   return LLVM::AllocaOp::create(*this, loc, ptr(), type, i64(1));
 }
 
+Value HostBuilder::buffer(const LLVMTypeConverter &converter, MemRefType type,
+                          Value tensor) {
+  auto descriptor =
+      MemRefDescriptor::poison(*this, loc, converter.convertType(type));
+  Value data = load(ptr(), tensor, offsetof(stem_tensor, data));
+  descriptor.setAllocatedPtr(*this, loc, data);
+  descriptor.setAlignedPtr(*this, loc, data);
+  descriptor.setConstantOffset(*this, loc, 0);
+  for (unsigned dim = 0; dim < type.getRank(); ++dim) {
+    int64_t size = offsetof(stem_tensor, sizes) + 8 * dim;
+    int64_t stride = offsetof(stem_tensor, strides) + 8 * dim;
+    descriptor.setSize(*this, loc, dim, load(getI64Type(), tensor, size));
+    descriptor.setStride(*this, loc, dim, load(getI64Type(), tensor, stride));
+  }
+  return cast(type, descriptor);
+}
+
 Value HostBuilder::call(StringRef name, ValueRange arguments) {
   auto module = getInsertionBlock()->getParentOp()->getParentOfType<ModuleOp>();
   auto function = module.lookupSymbol<LLVM::LLVMFuncOp>(name);

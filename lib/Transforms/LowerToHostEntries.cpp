@@ -72,9 +72,10 @@ static LogicalResult collectArgument(func::FuncOp function, unsigned index,
   argument.type = function.getArgumentTypes()[index];
   if (failed(collectType(function, index, argument)))
     return failure();
-  auto name = function.getArgAttrOfType<StringAttr>(index, "stem.name");
-  auto param =
-      function.getArgAttrOfType<FlatSymbolRefAttr>(index, "stem.param");
+  auto name =
+      function.getArgAttrOfType<StringAttr>(index, StemDialect::kNameAttr);
+  auto param = function.getArgAttrOfType<FlatSymbolRefAttr>(
+      index, StemDialect::kParamAttr);
   if (param) {
     auto symbol = symbols.lookup<ParamOp>(param.getValue());
     if (!symbol)
@@ -88,13 +89,14 @@ static LogicalResult collectArgument(func::FuncOp function, unsigned index,
            << "argument " << index
            << " is a packed matrix without 'stem.param', which says what to "
               "pack";
-  } else if (function.getArgAttr(index, "stem.output")) {
+  } else if (function.getArgAttr(index, StemDialect::kOutputAttr)) {
     argument.kind = STEM_ARG_OUTPUT;
   }
   argument.name = name    ? name.str()
                   : param ? param.getValue().str()
                           : ("arg" + Twine(index)).str();
-  if (auto rows = function.getArgAttrOfType<StringAttr>(index, "stem.rows"))
+  if (auto rows =
+          function.getArgAttrOfType<StringAttr>(index, StemDialect::kRowsAttr))
     if (!argument.sizes.empty() && argument.sizes[0] < 0)
       argument.rows = rows.getValue();
   auto bound =
@@ -137,8 +139,8 @@ static LogicalResult collectEntry(HostEntry &entry, SymbolTable &symbols,
       continue;
     }
     if (isa<TableType>(function.getArgumentTypes()[i])) {
-      auto symbol =
-          function.getArgAttrOfType<FlatSymbolRefAttr>(i, "stem.table");
+      auto symbol = function.getArgAttrOfType<FlatSymbolRefAttr>(
+          i, StemDialect::kTableAttr);
       if (!symbol || !tables.contains(symbol.getValue()))
         return function.emitOpError()
                << "argument " << i
@@ -242,7 +244,6 @@ private:
   Value checkStrides(MemRefType type, Value tensor);
   void checkRows();
   Value checkMemory();
-  Value buildBuffer(MemRefType type, Value tensor);
   Value buildBytes(Value start, Value bytes);
   Value buildArgument(const EntryArgument &description, Value tensor);
 
@@ -300,7 +301,7 @@ Value EntryWriter::checkStrides(MemRefType type, Value tensor) {
 
 Value EntryWriter::checkArgument(const EntryArgument &description,
                                  Value tensor) {
-  Type i32 = builder.getI32Type(), i64 = builder.getI64Type();
+  Type i32 = builder.getI32Type();
   Value dtype = builder.load(i32, tensor, offsetof(stem_tensor, dtype));
   auto buffer = dyn_cast_or_null<MemRefType>(description.type);
   if (!buffer) {
@@ -325,7 +326,6 @@ Value EntryWriter::checkArgument(const EntryArgument &description,
       ok = both(ok, compare(LLVM::ICmpPredicate::eq, size(tensor, 0), rows));
   if (Value strides = checkStrides(buffer, tensor))
     ok = both(ok, strides);
-  (void)i64;
   return ok;
 }
 
@@ -372,21 +372,6 @@ Value EntryWriter::checkMemory() {
   return frame;
 }
 
-Value EntryWriter::buildBuffer(MemRefType type, Value tensor) {
-  Location loc = builder.getLoc();
-  auto descriptor =
-      MemRefDescriptor::poison(builder, loc, converter.convertType(type));
-  Value pointer = data(tensor);
-  descriptor.setAllocatedPtr(builder, loc, pointer);
-  descriptor.setAlignedPtr(builder, loc, pointer);
-  descriptor.setConstantOffset(builder, loc, 0);
-  for (unsigned dim = 0; dim < type.getRank(); ++dim) {
-    descriptor.setSize(builder, loc, dim, size(tensor, dim));
-    descriptor.setStride(builder, loc, dim, stride(tensor, dim));
-  }
-  return builder.cast(type, descriptor);
-}
-
 /// A memref<?xi8>.
 Value EntryWriter::buildBytes(Value start, Value bytes) {
   Location loc = builder.getLoc();
@@ -405,7 +390,7 @@ Value EntryWriter::buildBytes(Value start, Value bytes) {
 Value EntryWriter::buildArgument(const EntryArgument &description,
                                  Value tensor) {
   if (auto buffer = dyn_cast_or_null<MemRefType>(description.type))
-    return buildBuffer(buffer, tensor);
+    return builder.buffer(converter, buffer, tensor);
   Value handle = data(tensor);
   if (!description.type)
     return handle;

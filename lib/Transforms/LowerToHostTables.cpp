@@ -40,7 +40,6 @@ private:
   void lower(TableRowsOp op);
   Block *addReleaseBlock();
   void checkStatus(Value status);
-  Value buildBuffer(MemRefType type, Value tensor);
 
   HostEntry &entry;
   const LLVMTypeConverter &converter;
@@ -76,7 +75,14 @@ LogicalResult TableRowsLowering::check() {
     groups[getIds(op)].push_back(op);
     return WalkResult::advance();
   });
-  return failure(walk.wasInterrupted());
+  if (walk.wasInterrupted())
+    return failure();
+  for (auto [number, table] : entry.tables)
+    for (Operation *user : body.getArgument(number + 1).getUsers())
+      if (!isa<TableRowsOp>(user))
+        return user->emitOpError(
+            "takes a table: only stem.table_rows in the entry itself does");
+  return success();
 }
 
 /// The body returns a status; so far every way out is a success.
@@ -164,27 +170,6 @@ void TableRowsLowering::startGroup(TableRowsOp op) {
   }
 }
 
-/// The buffer that the runtime describes at `tensor`.
-Value TableRowsLowering::buildBuffer(MemRefType type, Value tensor) {
-  Location loc = builder.getLoc();
-  auto field = [&](unsigned offset) {
-    return builder.load(builder.getI64Type(), tensor, offset);
-  };
-  auto descriptor =
-      MemRefDescriptor::poison(builder, loc, converter.convertType(type));
-  Value data = builder.load(builder.ptr(), tensor, offsetof(stem_tensor, data));
-  descriptor.setAllocatedPtr(builder, loc, data);
-  descriptor.setAlignedPtr(builder, loc, data);
-  descriptor.setConstantOffset(builder, loc, 0);
-  for (unsigned dim = 0; dim < type.getRank(); ++dim) {
-    descriptor.setSize(builder, loc, dim,
-                       field(offsetof(stem_tensor, sizes) + 8 * dim));
-    descriptor.setStride(builder, loc, dim,
-                         field(offsetof(stem_tensor, strides) + 8 * dim));
-  }
-  return builder.cast(type, descriptor);
-}
-
 void TableRowsLowering::lower(TableRowsOp op) {
   builder.setInsertionPoint(op);
   if (!tickets.contains(op))
@@ -195,10 +180,10 @@ void TableRowsLowering::lower(TableRowsOp op) {
   Value index = builder.stackSlot(entry.body.getBody(), tensor);
   checkStatus(builder.call("stem_table_await",
                            {context, store, tickets[op], rows, index}));
-  op.getRows().replaceAllUsesWith(
-      buildBuffer(cast<MemRefType>(op.getRows().getType()), rows));
-  op.getIndex().replaceAllUsesWith(
-      buildBuffer(cast<MemRefType>(op.getIndex().getType()), index));
+  for (auto [result, tensor] :
+       {std::pair(op.getRows(), rows), std::pair(op.getIndex(), index)})
+    result.replaceAllUsesWith(
+        builder.buffer(converter, cast<MemRefType>(result.getType()), tensor));
   op.erase();
 }
 

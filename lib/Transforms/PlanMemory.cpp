@@ -19,11 +19,11 @@
 #include "BufferPacking.h"
 #include "RowKinds.h"
 
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Bufferization/Transforms/BufferViewFlowAnalysis.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
-#include "mlir/IR/RegionGraphTraits.h"
 #include "mlir/IR/Remarks.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -53,6 +53,8 @@ struct Buffer {
   /// Not 0 for a buffer with token or output rows inside `forall`: each of the
   /// loop's tasks has its own copy of this size.
   int64_t taskBytes = 0;
+  /// The size that counts tokens or outputs, if any.
+  Value rows;
   PackedBuffer place;
 };
 
@@ -96,6 +98,29 @@ std::optional<int64_t> staticTasks(scf::ForallOp forall) {
       return std::nullopt;
   }
   return tasks;
+}
+
+/// The most that a size can be, when it is a constant or the smaller of one
+/// and something else: the last block of columns is narrower than the others.
+std::optional<int64_t> upperBound(Value size) {
+  if (std::optional<int64_t> constant = getConstantIntValue(size))
+    return *constant < 0 ? std::nullopt : constant;
+  Operation *op = size.getDefiningOp();
+  std::optional<int64_t> bound;
+  auto limit = [&](int64_t value) {
+    if (value >= 0)
+      bound = std::min(bound.value_or(value), value);
+  };
+  if (isa_and_nonnull<arith::MinUIOp, arith::MinSIOp>(op)) {
+    for (Value operand : op->getOperands())
+      if (std::optional<int64_t> constant = getConstantIntValue(operand))
+        limit(*constant);
+  } else if (auto min = dyn_cast_or_null<affine::AffineMinOp>(op)) {
+    for (AffineExpr result : min.getMap().getResults())
+      if (auto constant = dyn_cast<AffineConstantExpr>(result))
+        limit(constant.getValue());
+  }
+  return bound;
 }
 
 struct PlanMemoryPass
@@ -210,7 +235,7 @@ LogicalResult PlanMemoryPass::addBuffer(func::FuncOp function,
     return alloc->emitOpError()
            << "cannot be planned: wants alignment " << alignment.getInt()
            << ", but the arena is aligned to " << kAlignment << " bytes";
-  Buffer buffer{alloc, type, Fixed, outermostForall(alloc), 0, {}};
+  Buffer buffer{alloc, type, Fixed, outermostForall(alloc), 0, {}, {}};
   if (failed(setSize(function, buffer)))
     return failure();
   plans[function].buffers.push_back(buffer);
@@ -229,18 +254,24 @@ LogicalResult PlanMemoryPass::setSize(func::FuncOp function, Buffer &buffer) {
     if (!ShapedType::isDynamic(size))
       overflow |= llvm::MulOverflow(bytes, size, bytes);
   buffer.region = buffer.forall ? Scratch : Fixed;
-  if (type.getNumDynamicDims() > 1)
-    return buffer.alloc->emitOpError()
-           << "cannot be planned: " << type
-           << " has more than one dynamic size, but memory is a linear "
-              "function of the token count";
-  if (type.getNumDynamicDims() == 1) {
-    RowKind kind = rowKinds.ofSize(buffer.alloc->getOperand(0));
+  for (Value size : buffer.alloc->getOperands()) {
+    if (std::optional<int64_t> bound = upperBound(size)) {
+      overflow |= llvm::MulOverflow(bytes, *bound, bytes);
+      continue;
+    }
+    RowKind kind = rowKinds.ofSize(size);
     if (kind == RowKind::Unknown)
       return buffer.alloc->emitOpError()
-             << "cannot be planned: its dynamic size is neither the tokens "
-                "nor the outputs of an argument (see the argument attribute '"
-             << RowKinds::kRowsAttr << "')";
+             << "cannot be planned: a dynamic size is neither bounded by a "
+                "constant nor the tokens or outputs of an argument (see the "
+                "argument attribute '"
+             << StemDialect::kRowsAttr << "')";
+    if (buffer.rows)
+      return buffer.alloc->emitOpError()
+             << "cannot be planned: memory is a linear function of the token "
+                "count, but two sizes of "
+             << type << " depend on it";
+    buffer.rows = size;
     buffer.region = kind == RowKind::Tokens ? Tokens : Outputs;
   }
   int64_t unit = unitAlignment(function, buffer.region);
@@ -421,9 +452,8 @@ Value PlanMemoryPass::bufferOffset(OpBuilder &builder, func::FuncOp function,
       frameOffset(builder, loc, function, buffer.region, buffer.place.offset);
   if (!buffer.taskBytes)
     return offset;
-  Value rows = buffer.alloc->getOperand(0);
   Value bytes = arith::ConstantIndexOp::create(builder, loc, buffer.taskBytes);
-  Value copy = arith::MulIOp::create(builder, loc, rows, bytes);
+  Value copy = arith::MulIOp::create(builder, loc, buffer.rows, bytes);
   copy = arith::MulIOp::create(builder, loc, copy,
                                taskNumber(builder, buffer.forall));
   return arith::AddIOp::create(builder, loc, offset, copy);

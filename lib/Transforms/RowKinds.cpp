@@ -68,7 +68,7 @@ LogicalResult RowKinds::run(ModuleOp module) {
 
 LogicalResult RowKinds::readAttributes(func::FuncOp function) {
   for (unsigned i = 0; i < function.getNumArguments(); ++i) {
-    Attribute attribute = function.getArgAttr(i, kRowsAttr);
+    Attribute attribute = function.getArgAttr(i, StemDialect::kRowsAttr);
     if (!attribute)
       continue;
     auto text = dyn_cast<StringAttr>(attribute);
@@ -78,8 +78,8 @@ LogicalResult RowKinds::readAttributes(func::FuncOp function) {
       kinds[function][i] = RowKind::Outputs;
     else
       return function.emitOpError()
-             << "argument " << i << " has " << kRowsAttr << " = " << attribute
-             << ", expected \"tokens\" or \"outputs\"";
+             << "argument " << i << " has " << StemDialect::kRowsAttr << " = "
+             << attribute << ", expected \"tokens\" or \"outputs\"";
   }
   return success();
 }
@@ -138,6 +138,14 @@ RowKind RowKinds::ofDim(Value buffer, int64_t dim) const {
         return ofDynamicSize(op.getSizes());
       })
       .Case([&](memref::CastOp op) { return ofDim(op.getSource(), dim); })
+      .Case([&](memref::ExpandShapeOp op) {
+        return ofDynamicSize(op.getOutputShape());
+      })
+      .Case([&](memref::CollapseShapeOp op) {
+        SmallVector<int64_t, 2> group = op.getReassociationIndices()[dim];
+        return group.size() == 1 ? ofDim(op.getSrc(), group[0])
+                                 : RowKind::Unknown;
+      })
       // There is one index for each id.
       .Case([&](TableRowsOp op) {
         return buffer == op.getIndex() ? ofDim(op.getIds(), 0)

@@ -23,8 +23,6 @@ enum class RowKind { Unknown, Tokens, Outputs };
 /// is no entry.
 class RowKinds {
 public:
-  static constexpr llvm::StringLiteral kRowsAttr = "stem.rows";
-
   /// Reports recursion, unknown callees and bad attributes.
   mlir::LogicalResult run(mlir::ModuleOp module);
 
