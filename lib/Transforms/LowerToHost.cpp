@@ -109,8 +109,8 @@ static LogicalResult checkOp(Operation *op) {
   if (isa<math::MathDialect>(op->getDialect()) && !isHostMath(op))
     return op->emitOpError("would become a call into the C library: run "
                            "stem-expand-math first");
-  if (isa<arith::RemFOp>(op))
-    return op->emitOpError("would become a call into the C library");
+  if (isa<arith::RemFOp, vector::PrintOp>(op))
+    return op->emitOpError("would become a call into a library");
   if (isa<arith::TruncFOp>(op) &&
       getElementTypeOrSelf(op->getOperand(0)).isF64() &&
       !getElementTypeOrSelf(op->getResult(0)).isF32())
@@ -179,7 +179,9 @@ static LogicalResult checkOutput(ModuleOp module) {
     auto function = dyn_cast<LLVM::LLVMFuncOp>(op);
     if (function && function.isExternal() &&
         !isRuntimeFunction(function.getSymName())) {
-      function.emitOpError("is called, but the runtime has no such function");
+      function.emitError() << "'" << function.getSymName()
+                           << "' is called, but the runtime has no such "
+                              "function";
       failed = true;
     }
   });

@@ -1,0 +1,204 @@
+// RUN: stem-opt %s --split-input-file --verify-diagnostics --stem-lower-to-host
+
+func.func private @math(%x: f32) -> f32 {
+  // expected-error@+1 {{'math.exp' op would become a call into the C library: run stem-expand-math first}}
+  %y = math.exp %x : f32
+  // expected-error@+1 {{'arith.remf' op would become a call into a library}}
+  %z = arith.remf %x, %y : f32
+  return %z : f32
+}
+
+// -----
+
+func.func private @truncf(%x: f64) -> bf16 {
+  // expected-error@+1 {{would become a call into the C library: convert to f32 first}}
+  %y = arith.truncf %x : f64 to bf16
+  return %y : bf16
+}
+
+// -----
+
+func.func private @alloc() {
+  // expected-error@+1 {{is left: compiled code allocates nothing, run stem-plan-memory first}}
+  %a = memref.alloc() : memref<4xf32>
+  return
+}
+
+// -----
+
+func.func private @forall() {
+  // expected-error@+1 {{is left: run stem-outline-parallel first}}
+  scf.forall (%i) in (4) {
+    // expected-error@+1 {{has no thread to name here: run stem-outline-parallel first}}
+    %t = stem.thread_index
+  }
+  return
+}
+
+// -----
+
+func.func private @copy(%a: memref<4x4xf32, strided<[8, 1]>>, %b: memref<4x4xf32>) {
+  // expected-error@+1 {{of strided buffers would become a library call: run stem-vectorize first}}
+  memref.copy %a, %b : memref<4x4xf32, strided<[8, 1]>> to memref<4x4xf32>
+  return
+}
+
+// -----
+
+func.func private @strides(%x: memref<?x64xf32, strided<[1, 64]>>, %w: !stem.packed<64x64xf32>, %y: memref<?x64xf32>, %i: index) {
+  // expected-error@+1 {{reads rows of contiguous elements, but an operand has type 'memref<?x64xf32, strided<[1, 64]>>'}}
+  stem.packed_matmul %x, %w[%i, %i] into %y : (memref<?x64xf32, strided<[1, 64]>>, !stem.packed<64x64xf32>, memref<?x64xf32>, index, index) -> ()
+  return
+}
+
+// -----
+
+func.func private @tensors(%x: tensor<4x64xf32>, %w: !stem.packed<64x64xf32>, %i: index) -> tensor<4x64xf32> {
+  // expected-error@+1 {{works on tensors: bufferize first}}
+  %y = stem.packed_matmul %x, %w[%i, %i] into %x : (tensor<4x64xf32>, !stem.packed<64x64xf32>, tensor<4x64xf32>, index, index) -> tensor<4x64xf32>
+  return %y : tensor<4x64xf32>
+}
+
+// -----
+
+// expected-error@+1 {{has no body: compiled code calls nothing but the runtime}}
+func.func private @external(%x: f32)
+
+// -----
+
+// expected-error@+1 {{has a name of the runtime: those that begin with 'stem_' are taken}}
+func.func private @stem_kv_page() {
+  return
+}
+
+// -----
+
+// expected-error@+1 {{stands outside of a function}}
+%x = arith.constant 1 : index
+
+// -----
+
+stem.table @t = "t" : !stem.table<10x64xf32>
+func.func private @table_rows(%t: !stem.table<10x64xf32>, %ids: memref<?xi32>) {
+  // expected-error@+1 {{stands outside of an entry function, so that nothing could report its failure}}
+  %rows, %index = stem.table_rows %t, %ids : !stem.table<10x64xf32>, memref<?xi32> -> memref<?x64xf32>, memref<?xi32>
+  return
+}
+
+// -----
+
+stem.table @t = "t" : !stem.table<10x64xf32>
+func.func private @nested(%t: !stem.table<10x64xf32> {stem.table = @t}, %ids: memref<?xi32>) attributes {stem.entry} {
+  %c = arith.constant true
+  scf.if %c {
+    // expected-error@+1 {{must stand at the top level of an entry and read one of its arguments}}
+    %rows, %index = stem.table_rows %t, %ids : !stem.table<10x64xf32>, memref<?xi32> -> memref<?x64xf32>, memref<?xi32>
+  }
+  return
+}
+
+// -----
+
+// expected-error@+1 {{argument 0 is a table: 'stem.table' must name its stem.table}}
+func.func @unnamed_table(%t: !stem.table<10x64xf32>) attributes {stem.entry} {
+  return
+}
+
+// -----
+
+// expected-error@+1 {{argument 0 is a packed matrix without 'stem.param', which says what to pack}}
+func.func @unnamed_weight(%w: !stem.packed<64x64xf32>) attributes {stem.entry} {
+  return
+}
+
+// -----
+
+// expected-error@+1 {{argument 0 names 'w', which is not a stem.param}}
+func.func @missing_param(%w: memref<64xf32> {stem.param = @w}) attributes {stem.entry} {
+  return
+}
+
+// -----
+
+// expected-error@+1 {{argument 0 has type 'index', which the runtime cannot pass: expected a buffer, a packed matrix, a table or a cache}}
+func.func @scalar(%n: index) attributes {stem.entry} {
+  return
+}
+
+// -----
+
+// expected-error@+1 {{argument 0 has elements of type 'f64', expected f32, bf16, f16, i32 or i8}}
+func.func @doubles(%x: memref<4xf64>) attributes {stem.entry} {
+  return
+}
+
+// -----
+
+// expected-error@+1 {{argument 0 must be a buffer of rank 4 at most in the default memory space}}
+func.func @rank(%x: memref<1x1x1x1x1xf32>) attributes {stem.entry} {
+  return
+}
+
+// -----
+
+// expected-error@+1 {{argument 0 has 'stem.id_bound' but is not a vector of i32}}
+func.func @bound(%x: memref<4xf32> {stem.id_bound = 3 : i64}) attributes {stem.entry} {
+  return
+}
+
+// -----
+
+// expected-error@+1 {{is an entry: it must have a body and write its results into arguments}}
+func.func @result(%x: memref<4xf32>) -> memref<4xf32> attributes {stem.entry} {
+  return %x : memref<4xf32>
+}
+
+// -----
+
+// expected-error@+1 {{takes memory for each of its tokens, but no argument has stem.rows = "tokens"}}
+func.func @rows(%x: memref<?xf32>) attributes {stem.entry, stem.bytes_per_token = 64 : i64} {
+  return
+}
+
+// -----
+
+// expected-error@+1 {{takes 4294967296 bytes for each token, output or thread; the most is 2 GiB}}
+func.func @large(%x: memref<?xf32>) attributes {stem.entry, stem.bytes_per_token = 4294967296 : i64} {
+  return
+}
+
+// -----
+
+func.func @entry() attributes {stem.entry} {
+  return
+}
+func.func @caller() {
+  // expected-error@+1 {{calls an entry: entries are called by the runtime alone}}
+  call @entry() : () -> ()
+  return
+}
+
+// -----
+
+func.func private @print(%x: vector<4xf32>) {
+  // expected-error@+1 {{would become a call into a library}}
+  vector.print %x : vector<4xf32>
+  return
+}
+
+// -----
+
+// expected-error@+1 {{has no value, and nothing else defines it}}
+memref.global "private" @elsewhere : memref<4xf32>
+
+// -----
+
+stem.table @t = "t" : !stem.table<10x64xf32>
+func.func private @other(%t: !stem.table<10x64xf32>) {
+  return
+}
+func.func @passes_table(%t: !stem.table<10x64xf32> {stem.table = @t}) attributes {stem.entry} {
+  // expected-error@+1 {{takes a table: only stem.table_rows in the entry itself does}}
+  call @other(%t) : (!stem.table<10x64xf32>) -> ()
+  return
+}

@@ -1,0 +1,110 @@
+// RUN: stem-opt %s --stem-plan-memory --stem-outline-parallel --stem-lower-to-host=stem-isa=1 | mlir-translate --mlir-to-llvmir -o %t.ll
+// RUN: clang-22 -Wno-override-module -O1 -march=native -I%stem_src/include %t.ll %S/Inputs/dump_module.c %S/Inputs/run_decode.c -o %t
+// RUN: %t | FileCheck %s
+
+// What a module says of itself, what a step computes and calls, and what it
+// refuses. The runtime is Inputs/run_decode.c.
+
+// CHECK:      module size 1 abi 1 isa 1
+// CHECK-NEXT: entry 'decode' function 1 tile 1 bytes 0 512 0 256
+// CHECK-NEXT:   argument 'ids' key '' kind 0 dtype 2 packed 0 sizes [-1]
+// CHECK-NEXT:   argument 'x' key '' kind 0 dtype 0 packed 0 sizes [-1, 64]
+// CHECK-NEXT:   argument 'l0.w' key 'layers.0.w' kind 2 dtype 0 packed 1 sizes [64, 64]
+// CHECK-NEXT:   argument 'bias' key 'layers.0.bias' kind 2 dtype 0 packed 0 sizes [64]
+// CHECK-NEXT:   argument 'y' key '' kind 1 dtype 0 packed 0 sizes [-1, 64]
+// CHECK-NEXT:   argument 'cache' key '' kind 4 dtype 5 packed 0 sizes []
+// CHECK-NEXT:   argument 'tables' key '' kind 3 dtype 5 packed 0 sizes []
+// CHECK-NEXT: table 't0' key 'layers.0.table' 10 x 64 dtype 0
+// CHECK-NEXT: table 't1' key 'layers.1.table' 10 x 64 dtype 0
+
+// One plan for both tables; everything is given back, in the opposite order.
+// CHECK-NEXT: step: plan 3; prefetch 0; prefetch 1; await 100; await 101; release 101; release 100; release_plan 1; status 0
+// CHECK-NEXT: values right
+// CHECK-NEXT: plan 3: plan 3; status 4
+// CHECK-NEXT: prefetch 0: plan 3; prefetch 0; release_plan 1; status 4
+// CHECK-NEXT: prefetch 1: plan 3; prefetch 0; prefetch 1; release 100; release_plan 1; status 4
+// CHECK-NEXT: await 100: plan 3; prefetch 0; prefetch 1; await 100; release 101; release 100; release_plan 1; status 4
+// CHECK-NEXT: await 101: plan 3; prefetch 0; prefetch 1; await 100; await 101; release 101; release 100; release_plan 1; status 4
+
+// CHECK-NEXT: small arena: status 3
+// CHECK-NEXT: skewed arena: status 1
+// CHECK-NEXT: bad id: status 2
+// CHECK-NEXT: negative id: status 2
+// CHECK-NEXT: bad type: status 1
+// CHECK-NEXT: bad size: status 1
+// CHECK-NEXT: other token count: status 1
+// CHECK-NEXT: bad rank: status 1
+// CHECK-NEXT: bad stride: status 1
+// CHECK-NEXT: bad packed matrix: status 1
+// CHECK-NEXT: no cache: status 1
+// CHECK-NEXT: no tokens: status 1
+// CHECK-NEXT: good again: status 0
+
+stem.param @l0.w = "layers.0.w" : tensor<64x64xf32>
+stem.param @bias = "layers.0.bias" : tensor<64xf32>
+stem.table @t0 = "layers.0.table" : !stem.table<10x64xf32>
+stem.table @t1 = "layers.1.table" : !stem.table<10x64xf32>
+// y = (x w + rows[index]) + bias, per token.
+func.func private @layer(%x: memref<?x64xf32>, %w: !stem.packed<64x64xf32>, %rows: memref<?x64xf32>, %index: memref<?xi32>, %bias: memref<64xf32>) {
+  %c0 = arith.constant 0 : index
+  %c16 = arith.constant 16 : index
+  %c64 = arith.constant 64 : index
+  %t = memref.dim %x, %c0 : memref<?x64xf32>
+  %a = memref.alloc(%t) {alignment = 64 : i64} : memref<?x64xf32>
+  scf.forall (%n) in (1) {
+    %off = arith.muli %n, %c64 : index
+    stem.packed_matmul %x, %w[%c0, %off] into %a : (memref<?x64xf32>, !stem.packed<64x64xf32>, memref<?x64xf32>, index, index) -> ()
+  }
+  %zero = arith.constant 0.0 : f32
+  scf.forall (%i, %h) = (0, 0) to (%t, 64) step (1, 32) {
+    %tmp = memref.alloc() : memref<64xf32>
+    %j = memref.load %index[%i] : memref<?xi32>
+    %row = arith.index_cast %j : i32 to index
+    %end = affine.apply affine_map<(d0) -> (d0 + 32)>(%h)
+    scf.for %c = %h to %end step %c16 {
+      %v = vector.load %a[%i, %c] : memref<?x64xf32>, vector<16xf32>
+      %r = vector.load %rows[%row, %c] : memref<?x64xf32>, vector<16xf32>
+      %b = vector.load %bias[%c] : memref<64xf32>, vector<16xf32>
+      %s = arith.addf %v, %r : vector<16xf32>
+      %s2 = arith.addf %s, %b : vector<16xf32>
+      vector.store %s2, %tmp[%c] : memref<64xf32>, vector<16xf32>
+    }
+    %from = memref.subview %tmp[%h] [32] [1] : memref<64xf32> to memref<32xf32, strided<[1], offset: ?>>
+    scf.for %c = %c0 to %c16 step %c16 {
+      %q = vector.transfer_read %from[%c], %zero : memref<32xf32, strided<[1], offset: ?>>, vector<32xf32>
+      %to = memref.subview %x[%i, %h] [1, 32] [1, 1] : memref<?x64xf32> to memref<32xf32, strided<[1], offset: ?>>
+      vector.transfer_write %q, %to[%c] : vector<32xf32>, memref<32xf32, strided<[1], offset: ?>>
+    }
+  }
+  return
+}
+func.func @decode(%ids: memref<?xi32> {stem.name = "ids", stem.rows = "tokens", stem.id_bound = 10 : i64},
+    %x: memref<?x64xf32> {stem.name = "x", stem.rows = "tokens"},
+    %w: !stem.packed<64x64xf32> {stem.param = @l0.w},
+    %bias: memref<64xf32> {stem.param = @bias},
+    %t0: !stem.table<10x64xf32> {stem.table = @t0},
+    %t1: !stem.table<10x64xf32> {stem.table = @t1},
+    %y: memref<?x64xf32> {stem.name = "y", stem.output, stem.rows = "outputs"},
+    %cache: !stem.kv_cache {stem.name = "cache"}) attributes {stem.entry, stem.tile = 1 : i64} {
+  %c0 = arith.constant 0 : index
+  %t = memref.dim %ids, %c0 : memref<?xi32>
+  %h = memref.alloc(%t) : memref<?x64xf32>
+  memref.copy %x, %h : memref<?x64xf32> to memref<?x64xf32>
+  %rows, %index = stem.table_rows %t0, %ids : !stem.table<10x64xf32>, memref<?xi32> -> memref<?x64xf32>, memref<?xi32>
+  call @layer(%h, %w, %rows, %index, %bias) : (memref<?x64xf32>, !stem.packed<64x64xf32>, memref<?x64xf32>, memref<?xi32>, memref<64xf32>) -> ()
+  %rows1, %index1 = stem.table_rows %t1, %ids : !stem.table<10x64xf32>, memref<?xi32> -> memref<?x64xf32>, memref<?xi32>
+  call @layer(%h, %w, %rows1, %index1, %bias) : (memref<?x64xf32>, !stem.packed<64x64xf32>, memref<?x64xf32>, memref<?xi32>, memref<64xf32>) -> ()
+  // The last rows are the outputs.
+  %r = memref.dim %y, %c0 : memref<?x64xf32>
+  %first = arith.subi %t, %r : index
+  %c1 = arith.constant 1 : index
+  %c64 = arith.constant 64 : index
+  scf.for %i = %c0 to %r step %c1 {
+    %s = arith.addi %i, %first : index
+    scf.for %j = %c0 to %c64 step %c1 {
+      %v = memref.load %h[%s, %j] : memref<?x64xf32>
+      memref.store %v, %y[%i, %j] : memref<?x64xf32>
+    }
+  }
+  return
+}
