@@ -136,7 +136,7 @@ void checkRange(const char *function, const PackTarget &target, int64_t rows,
   if (count > 1 && source.stride < columns)
     fail("{}: the source's row stride {} is less than its {} columns", function,
          source.stride, columns);
-  if (count > 0 && (!target.data || !source.data))
+  if (count > 0 && columns > 0 && (!target.data || !source.data))
     fail("{}: no {} to pack", function, target.data ? "source" : "target");
 }
 

@@ -1,0 +1,79 @@
+//===- Arena.cpp - Large aligned memory and what is left of it ------------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "stem/Runtime/Arena.h"
+#include "stem/Support/Error.h"
+#include "stem/Support/Format.h"
+
+#include <algorithm>
+#include <fstream>
+#include <string>
+#include <sys/mman.h>
+
+using namespace stem;
+
+namespace {
+
+constexpr int64_t hugePage = 2 << 20;
+
+/// The kB figure of a line "Name:   123 kB" of a file of /proc, in bytes; -1
+/// when there is none.
+int64_t procField(const char *path, const std::string &name) {
+  std::ifstream file(path);
+  for (std::string word; file >> word;) {
+    int64_t kilobytes = 0;
+    if (word == name + ":" && file >> kilobytes)
+      return kilobytes * 1024;
+  }
+  return -1;
+}
+
+/// A file that holds one number; -1 for none or "max".
+int64_t numberIn(const char *path) {
+  std::ifstream file(path);
+  int64_t value = -1;
+  return file >> value ? value : -1;
+}
+
+} // namespace
+
+Arena::Arena(int64_t bytes, const char *purpose) {
+  if (bytes < 0)
+    fail("cannot allocate {} bytes for {}", bytes, purpose);
+  if (bytes == 0)
+    return;
+  void *address =
+      mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
+           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (address == MAP_FAILED)
+    fail("cannot allocate {} for {}: {} available", formatBytes(bytes), purpose,
+         formatBytes(std::max<int64_t>(0, memoryStatus().available)));
+  // Advice only: a kernel without huge pages refuses, and nothing is lost.
+  if (bytes >= 2 * hugePage)
+    madvise(address, static_cast<size_t>(bytes), MADV_HUGEPAGE);
+  start = address;
+  length = bytes;
+}
+
+Arena::~Arena() {
+  if (start)
+    munmap(start, static_cast<size_t>(length));
+}
+
+MemoryStatus stem::memoryStatus() {
+  MemoryStatus status = {procField("/proc/meminfo", "MemAvailable"),
+                         procField("/proc/self/status", "VmRSS"),
+                         procField("/proc/self/status", "VmHWM")};
+  int64_t limit = numberIn("/sys/fs/cgroup/memory.max");
+  int64_t used = numberIn("/sys/fs/cgroup/memory.current");
+  if (limit >= 0 && used >= 0) {
+    int64_t left = std::max<int64_t>(0, limit - used);
+    status.available =
+        status.available < 0 ? left : std::min(status.available, left);
+  }
+  return status;
+}

@@ -1,0 +1,58 @@
+//===- TestSupport.h - Shared by the runtime's tests -------------*- C++
+//-*-===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEM_TEST_UNIT_RUNTIME_TESTSUPPORT_H
+#define STEM_TEST_UNIT_RUNTIME_TESTSUPPORT_H
+
+#include "stem/Runtime/Context.h"
+#include "stem/Support/Error.h"
+
+#include <bit>
+#include <gtest/gtest.h>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace stem::test {
+
+/// The message that `body` throws; empty when it throws none.
+template <typename Body> std::string errorOf(Body body) {
+  try {
+    body();
+  } catch (const Error &error) {
+    return error.what();
+  }
+  return "";
+}
+
+/// Every instruction set that this machine can run, one context each.
+inline std::vector<stem_isa> runnableIsas() {
+  std::vector<stem_isa> isas;
+  for (int isa = STEM_ISA_AVX2; isa <= detectIsa(); ++isa)
+    isas.push_back(static_cast<stem_isa>(isa));
+  return isas;
+}
+
+inline float bf16Value(uint16_t bits) {
+  return std::bit_cast<float>(uint32_t(bits) << 16);
+}
+
+/// Truncated, which is exact for the small values of the tests that compare.
+inline uint16_t bf16Bits(float value) {
+  return uint16_t(std::bit_cast<uint32_t>(value) >> 16);
+}
+
+inline void expectContains(const std::string &message,
+                           const std::string &part) {
+  EXPECT_NE(message.find(part), std::string::npos)
+      << "message: " << message << "\nwanted:  " << part;
+}
+
+} // namespace stem::test
+
+#endif // STEM_TEST_UNIT_RUNTIME_TESTSUPPORT_H
