@@ -109,9 +109,10 @@ private:
                             empty({rows, KVPageOp::kPageTokens}, f32),
                             /*accumulate=*/false);
     scores = mask(scores, number);
-    Value newMax = rowMax(scores, oldMax);
+    Value pageMax = rowMax(scores, filled({rows}, constant(kMasked)));
+    ValueRange moved = moveMax(oldMax, pageMax);
+    Value newMax = moved[0], decay = moved[1];
     Value weights = exponentials(scores, newMax);
-    Value decay = decayFactors(oldMax, newMax);
     Value newSum = rowSum(weights, scale1D(oldSum, decay));
     Value out = scale2D(oldOut, decay);
     weights = convertTensor(b, loc, weights, elementType);
@@ -176,15 +177,18 @@ private:
         })[0];
   }
 
-  Value decayFactors(Value oldMax, Value newMax) {
+  /// The new maximum in place of the old, and exp(old - new). One loop, so
+  /// that the old one need not be kept.
+  ValueRange moveMax(Value oldMax, Value pageMax) {
     return buildGeneric(
-        b, loc, 1, false, {{oldMax, {0}}, {newMax, {0}}},
-        {{empty({rows}, f32), {0}}},
+        b, loc, 1, false, {{pageMax, {0}}},
+        {{oldMax, {0}}, {empty({rows}, f32), {0}}},
         [](OpBuilder &nb, Location l, ValueRange arguments) {
-          Value shifted =
-              arith::SubFOp::create(nb, l, arguments[0], arguments[1]);
-          return SmallVector<Value>{math::ExpOp::create(nb, l, shifted)};
-        })[0];
+          Value max =
+              arith::MaximumFOp::create(nb, l, arguments[1], arguments[0]);
+          Value shifted = arith::SubFOp::create(nb, l, arguments[1], max);
+          return SmallVector<Value>{max, math::ExpOp::create(nb, l, shifted)};
+        });
   }
 
   Value rowSum(Value weights, Value initial) {

@@ -27,6 +27,8 @@ struct BindParamsPass
       if (function->hasAttr(StemDialect::kEntryAttr)) {
         bind<ParamLoadOp>(function, StemDialect::kParamAttr);
         bind<TableLoadOp>(function, StemDialect::kTableAttr);
+        // The artefact's description names it; nothing links against it.
+        function.setPrivate();
         continue;
       }
       function.walk([&](Operation *op) {

@@ -130,42 +130,51 @@ struct LowerRope : OpRewritePattern<RopeOp> {
 
   LogicalResult matchAndRewrite(RopeOp op, PatternRewriter &b) const override {
     Location loc = op.getLoc();
-    Type f32 = b.getF32Type();
     int64_t half = op.getCos().getType().getDimSize(1);
     Value x = splitColumns(b, loc, op.getX(), 2 * half);
+    Value out = emptyTensor(b, loc, tensor::getMixedSizes(b, loc, x),
+                            op.getType().getElementType());
+    // One half after the other, so that both are written in place.
+    out = rotateHalf(b, op, x, out, /*isFirst=*/true);
+    out = rotateHalf(b, op, x, out, /*isFirst=*/false);
+    b.replaceOp(op, joinColumns(b, loc, out, op.getType()));
+    return success();
+  }
+
+  /// Writes a cos - b sin, or b cos + a sin, into its half of `out`.
+  static Value rotateHalf(OpBuilder &b, RopeOp op, Value x, Value out,
+                          bool isFirst) {
+    Location loc = op.getLoc();
+    Type f32 = b.getF32Type();
     Type element = op.getType().getElementType();
-    Value out = emptyTensor(b, loc, tensor::getMixedSizes(b, loc, x), element);
+    int64_t half = op.getCos().getType().getDimSize(1);
     auto halfOf = [&](Value whole, int64_t offset) {
       return extractSlice(b, loc, whole,
                           halfRanges(b, loc, whole, offset, half));
     };
-    ValueRange rotated = buildGeneric(
+    Value straight = halfOf(x, isFirst ? 0 : half);
+    Value crossed = halfOf(x, isFirst ? half : 0);
+    int64_t offset = isFirst ? 0 : half;
+    Value rotated = buildGeneric(
         b, loc, 3, false,
-        {{halfOf(x, 0), {0, 1, 2}},
-         {halfOf(x, half), {0, 1, 2}},
+        {{straight, {0, 1, 2}},
+         {crossed, {0, 1, 2}},
          {op.getCos(), {0, 2}},
          {op.getSin(), {0, 2}}},
-        {{halfOf(out, 0), {0, 1, 2}}, {halfOf(out, half), {0, 1, 2}}},
+        {{halfOf(out, offset), {0, 1, 2}}},
         [&](OpBuilder &nb, Location l, ValueRange arguments) {
           SmallVector<Value> in;
           for (Value argument : arguments.take_front(4))
             in.push_back(convertFloat(nb, l, argument, f32));
-          auto product = [&](Value left, Value right) -> Value {
-            return arith::MulFOp::create(nb, l, left, right);
-          };
-          Value first = arith::SubFOp::create(nb, l, product(in[0], in[2]),
-                                              product(in[1], in[3]));
-          Value second = arith::AddFOp::create(nb, l, product(in[1], in[2]),
-                                               product(in[0], in[3]));
-          return SmallVector<Value>{convertFloat(nb, l, first, element),
-                                    convertFloat(nb, l, second, element)};
-        });
-    out =
-        insertSlice(b, loc, rotated[0], out, halfRanges(b, loc, out, 0, half));
-    out = insertSlice(b, loc, rotated[1], out,
-                      halfRanges(b, loc, out, half, half));
-    b.replaceOp(op, joinColumns(b, loc, out, op.getType()));
-    return success();
+          Value left = arith::MulFOp::create(nb, l, in[0], in[2]);
+          Value right = arith::MulFOp::create(nb, l, in[1], in[3]);
+          Value sum = isFirst
+                          ? Value(arith::SubFOp::create(nb, l, left, right))
+                          : Value(arith::AddFOp::create(nb, l, left, right));
+          return SmallVector<Value>{convertFloat(nb, l, sum, element)};
+        })[0];
+    return insertSlice(b, loc, rotated, out,
+                       halfRanges(b, loc, out, offset, half));
   }
 
   static SmallVector<SliceRange> halfRanges(OpBuilder &b, Location loc,

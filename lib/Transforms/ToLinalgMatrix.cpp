@@ -187,20 +187,25 @@ private:
   SmallVector<Value> visit(Value column, ValueRange state) {
     Value scores = logits(column);
     Value label = labelLogit(scores, column, state[2]);
-    Value newMax =
-        buildGeneric(b, loc, 2, true, {{scores, {0, 1}}}, {{state[0], {0}}},
-                     [](OpBuilder &nb, Location l, ValueRange a) {
-                       return SmallVector<Value>{
-                           arith::MaximumFOp::create(nb, l, a[1], a[0])};
-                     })[0];
-    // Each token's old sum moves to the new maximum.
-    Value sum = buildGeneric(
-        b, loc, 1, false, {{state[0], {0}}, {newMax, {0}}}, {{state[1], {0}}},
+    Value lowest = constant(-std::numeric_limits<float>::infinity());
+    Value blockMax = buildGeneric(
+        b, loc, 2, true, {{scores, {0, 1}}}, {{perToken(lowest), {0}}},
         [](OpBuilder &nb, Location l, ValueRange a) {
-          Value shift = arith::SubFOp::create(nb, l, a[0], a[1]);
-          Value factor = math::ExpOp::create(nb, l, shift);
-          return SmallVector<Value>{arith::MulFOp::create(nb, l, a[2], factor)};
+          return SmallVector<Value>{
+              arith::MaximumFOp::create(nb, l, a[1], a[0])};
         })[0];
+    // Each token's old sum moves to the new maximum. One loop, so that the old
+    // maximum need not be kept.
+    ValueRange moved = buildGeneric(
+        b, loc, 1, false, {{blockMax, {0}}}, {{state[0], {0}}, {state[1], {0}}},
+        [](OpBuilder &nb, Location l, ValueRange a) {
+          Value max = arith::MaximumFOp::create(nb, l, a[1], a[0]);
+          Value shift = arith::SubFOp::create(nb, l, a[1], max);
+          Value factor = math::ExpOp::create(nb, l, shift);
+          return SmallVector<Value>{max,
+                                    arith::MulFOp::create(nb, l, a[2], factor)};
+        });
+    Value newMax = moved[0], sum = moved[1];
     sum = buildGeneric(
         b, loc, 2, true, {{scores, {0, 1}}, {newMax, {0}}}, {{sum, {0}}},
         [](OpBuilder &nb, Location l, ValueRange a) {

@@ -36,7 +36,7 @@ def StemInterpretPass : Pass<"stem-interpret", "::mlir::ModuleOp"> {
     uses (or the argument attribute `stem.role`) say. Parameters and tables
     are made from the seed and their checkpoint key, so they keep their values
     when a pass packs them, or turns them into arguments with the attribute
-    `stem.param`. The module is left as it is; the pass may stand at several
+    `stem.param` or `stem.table`. The module is left as it is; the pass may stand at several
     places of a pipeline to compare what comes before and after others.
 
     It knows the `stem` ops on tensors, `arith`, `math`, `index`, `affine`

@@ -1,0 +1,60 @@
+//===- Pipelines.h - The phases of a compilation --------------------------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEM_TRANSFORMS_PIPELINES_H
+#define STEM_TRANSFORMS_PIPELINES_H
+
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Pass/PassOptions.h"
+
+#include <optional>
+
+namespace stem {
+
+/// Phases in order. Each ends with a pass that verifies it.
+enum class Phase { Graph, Schedule, Structured, Buffers, Target };
+
+/// "graph", "schedule", "structured", "buffers" or "target".
+llvm::StringRef phaseName(Phase phase);
+std::optional<Phase> parsePhase(llvm::StringRef name);
+
+struct HostPipelineOptions : mlir::PassPipelineOptions<HostPipelineOptions> {
+  Option<int64_t> ffnBlock{
+      *this, "stem-ffn-block",
+      llvm::cl::desc("Largest number of d_ff columns of one FFN block"),
+      llvm::cl::init(512)};
+  Option<int32_t> isa{*this, "stem-isa",
+                      llvm::cl::desc("stem_isa that the compiled code needs"),
+                      llvm::cl::init(0)};
+  Option<bool> nativeBf16{
+      *this, "stem-native-bf16",
+      llvm::cl::desc("The target converts f32 to bf16 in hardware"),
+      llvm::cl::init(false)};
+};
+
+/// \name One phase each, from the end of the one before
+/// @{
+void buildGraphPipeline(mlir::OpPassManager &manager);
+void buildSchedulePipeline(mlir::OpPassManager &manager);
+void buildStructuredPipeline(mlir::OpPassManager &manager,
+                             const HostPipelineOptions &options);
+void buildBufferPipeline(mlir::OpPassManager &manager);
+void buildTargetPipeline(mlir::OpPassManager &manager,
+                         const HostPipelineOptions &options);
+/// @}
+
+/// From a module in the graph phase to the end of `last`.
+void buildHostPipeline(mlir::OpPassManager &manager,
+                       const HostPipelineOptions &options,
+                       Phase last = Phase::Target);
+
+/// Registers stem-graph-pipeline, ..., and stem-host-pipeline for all of them.
+void registerStemPipelines();
+
+} // namespace stem
+
+#endif // STEM_TRANSFORMS_PIPELINES_H

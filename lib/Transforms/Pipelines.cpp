@@ -1,0 +1,137 @@
+//===- Pipelines.cpp - The phases of a compilation ------------------------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "stem/Transforms/Pipelines.h"
+
+#include "stem/Transforms/Passes.h"
+
+#include "mlir/Conversion/Passes.h"
+#include "mlir/Dialect/Bufferization/Transforms/Passes.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Linalg/Passes.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Transforms/Passes.h"
+
+using namespace mlir;
+using namespace stem;
+
+static constexpr std::pair<Phase, llvm::StringLiteral> kPhaseNames[] = {
+    {Phase::Graph, "graph"},
+    {Phase::Schedule, "schedule"},
+    {Phase::Structured, "structured"},
+    {Phase::Buffers, "buffers"},
+    {Phase::Target, "target"}};
+
+StringRef stem::phaseName(Phase phase) {
+  return kPhaseNames[static_cast<size_t>(phase)].second;
+}
+
+std::optional<Phase> stem::parsePhase(StringRef name) {
+  for (auto &[phase, phaseName] : kPhaseNames)
+    if (phaseName == name)
+      return phase;
+  return std::nullopt;
+}
+
+void stem::buildGraphPipeline(OpPassManager &manager) {
+  manager.addPass(createCanonicalizerPass());
+  manager.addPass(createCSEPass());
+  manager.addPass(createStemVerifyGraphPass());
+}
+
+void stem::buildSchedulePipeline(OpPassManager &manager) {
+  manager.addPass(createStemSpecializePass());
+  manager.addNestedPass<func::FuncOp>(createStemFuseFFNPass());
+  // After fusion and specialisation: both change who reads a weight.
+  manager.addPass(createStemPackWeightsPass());
+  manager.addPass(createStemBindParamsPass());
+  manager.addPass(createStemVerifySchedulePass());
+}
+
+void stem::buildStructuredPipeline(OpPassManager &manager,
+                                   const HostPipelineOptions &options) {
+  // Before tiling: keys and values of all tiles are written before any reads.
+  manager.addNestedPass<func::FuncOp>(createStemSplitAttentionPass());
+  manager.addNestedPass<func::FuncOp>(createStemTileTokensPass());
+  manager.addNestedPass<func::FuncOp>(createStemTileColumnsPass());
+  StemToLinalgPassOptions toLinalg;
+  toLinalg.ffnBlock = options.ffnBlock;
+  manager.addNestedPass<func::FuncOp>(createStemToLinalgPass(toLinalg));
+  manager.addNestedPass<func::FuncOp>(createConvertElementwiseToLinalgPass());
+  manager.addPass(createCanonicalizerPass());
+  manager.addPass(createCSEPass());
+  manager.addPass(createStemVerifyStructuredPass());
+}
+
+void stem::buildBufferPipeline(OpPassManager &manager) {
+  manager.addPass(bufferization::createEmptyTensorEliminationPass());
+  bufferization::OneShotBufferizePassOptions bufferize;
+  bufferize.bufferizeFunctionBoundaries = true;
+  bufferize.functionBoundaryTypeConversion =
+      bufferization::LayoutMapOption::IdentityLayoutMap;
+  manager.addPass(bufferization::createOneShotBufferizePass(bufferize));
+  // Results are built in arguments: nothing is returned afterwards.
+  manager.addPass(bufferization::createDropEquivalentBufferResultsPass());
+  // The second round removes copies of a buffer onto itself, which only CSE
+  // makes visible.
+  manager.addPass(createCanonicalizerPass());
+  manager.addPass(createCSEPass());
+  manager.addPass(createCanonicalizerPass());
+  manager.addNestedPass<func::FuncOp>(createStemVectorizePass());
+  // After vectorisation, which may need no temporaries that it could plan.
+  manager.addPass(createStemPlanMemoryPass());
+  manager.addPass(createStemOutlineParallelPass());
+  manager.addPass(createCanonicalizerPass());
+  manager.addPass(createCSEPass());
+}
+
+void stem::buildTargetPipeline(OpPassManager &manager,
+                               const HostPipelineOptions &options) {
+  StemExpandMathPassOptions expand;
+  expand.nativeBf16 = options.nativeBf16;
+  manager.addPass(createStemExpandMathPass(expand));
+  StemLowerToHostPassOptions lower;
+  lower.isa = options.isa;
+  manager.addPass(createStemLowerToHostPass(lower));
+}
+
+void stem::buildHostPipeline(OpPassManager &manager,
+                             const HostPipelineOptions &options, Phase last) {
+  buildGraphPipeline(manager);
+  if (last >= Phase::Schedule)
+    buildSchedulePipeline(manager);
+  if (last >= Phase::Structured)
+    buildStructuredPipeline(manager, options);
+  if (last >= Phase::Buffers)
+    buildBufferPipeline(manager);
+  if (last >= Phase::Target)
+    buildTargetPipeline(manager, options);
+}
+
+void stem::registerStemPipelines() {
+  PassPipelineRegistration<>("stem-graph-pipeline",
+                             "Clean up and verify the graph phase",
+                             buildGraphPipeline);
+  PassPipelineRegistration<>("stem-schedule-pipeline",
+                             "From the graph phase to the schedule phase",
+                             buildSchedulePipeline);
+  PassPipelineRegistration<HostPipelineOptions>(
+      "stem-structured-pipeline",
+      "From the schedule phase to linalg on tensors", buildStructuredPipeline);
+  PassPipelineRegistration<>(
+      "stem-buffer-pipeline",
+      "From linalg on tensors to planned buffers and outlined loops",
+      buildBufferPipeline);
+  PassPipelineRegistration<HostPipelineOptions>(
+      "stem-target-pipeline", "From buffers to the LLVM dialect for the host",
+      buildTargetPipeline);
+  PassPipelineRegistration<HostPipelineOptions>(
+      "stem-host-pipeline", "From the graph phase to the LLVM dialect",
+      [](OpPassManager &manager, const HostPipelineOptions &options) {
+        buildHostPipeline(manager, options);
+      });
+}
