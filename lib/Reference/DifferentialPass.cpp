@@ -99,7 +99,7 @@ FailureOr<Values> Comparison::run(ModuleOp module, func::FuncOp function,
     return failure();
   if (inputs)
     for (auto [i, argument] : llvm::enumerate(*arguments))
-      if (!function.getArgAttr(i, kParamAttr))
+      if (!getBoundSymbol(function, i))
         inputs->push_back(argument);
   return interpreter.run(function, *arguments);
 }

@@ -165,7 +165,8 @@ static FailureOr<ReferenceValue> readParameter(func::FuncOp function,
   if (!param)
     return emitError(function.getLoc())
            << "argument " << number << " names " << symbol
-           << ", which is not a stem.param";
+           << ", which is not a stem.param or "
+              "stem.table";
   ReferenceTensor value = interpreter.getParameter(
       param.getKey(), param.getTensorType().getShape());
   if (isa<PackedType>(function.getArgumentTypes()[number]) && value.rank() == 2)
@@ -202,6 +203,14 @@ makeInput(func::FuncOp function, unsigned number, const InputOptions &options) {
   return ReferenceValue(std::move(*value));
 }
 
+FlatSymbolRefAttr stem::getBoundSymbol(func::FuncOp function,
+                                       unsigned argument) {
+  if (auto param =
+          function.getArgAttrOfType<FlatSymbolRefAttr>(argument, "stem.param"))
+    return param;
+  return function.getArgAttrOfType<FlatSymbolRefAttr>(argument, "stem.table");
+}
+
 FailureOr<SmallVector<ReferenceValue>>
 stem::makeInputs(func::FuncOp function, const Interpreter &interpreter,
                  const InputOptions &options,
@@ -214,8 +223,7 @@ stem::makeInputs(func::FuncOp function, const Interpreter &interpreter,
   size_t taken = 0;
   for (unsigned i = 0; i < function.getNumArguments(); ++i) {
     FailureOr<ReferenceValue> input = failure();
-    if (auto symbol =
-            function.getArgAttrOfType<FlatSymbolRefAttr>(i, kParamAttr))
+    if (FlatSymbolRefAttr symbol = getBoundSymbol(function, i))
       input = readParameter(function, i, symbol, interpreter);
     else if (!given)
       input = makeInput(function, i, options);

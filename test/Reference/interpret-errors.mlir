@@ -103,7 +103,7 @@ func.func @role(%x: tensor<?xi32> {stem.role = "names"}) {
 
 // -----
 
-// expected-error @+1 {{argument 0 names @w, which is not a stem.param}}
+// expected-error @+1 {{argument 0 names @w, which is not a stem.param or stem.table}}
 func.func @param(%x: tensor<2xf32> {stem.param = @w}) {
   return
 }

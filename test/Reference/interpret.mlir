@@ -1,7 +1,7 @@
 // RUN: stem-opt %s --stem-interpret='stem-function=ramp stem-tokens=3 stem-print=full' -o /dev/null | FileCheck %s --check-prefix=RAMP
 // RUN: stem-opt %s --stem-interpret='stem-function=roles stem-tokens=6 stem-sequences=2 stem-past=5 stem-print=full' -o /dev/null | FileCheck %s --check-prefix=ROLES
 // RUN: stem-opt %s --stem-interpret='stem-function=number' -o /dev/null | FileCheck %s --check-prefix=NUMBER
-// RUN: stem-opt %s --stem-interpret='stem-function=param stem-seed=7 stem-print=full' --canonicalize --stem-interpret='stem-function=bound stem-seed=7 stem-print=full' -o /dev/null | FileCheck %s --check-prefix=PARAM
+// RUN: stem-opt %s --stem-interpret='stem-function=param stem-seed=7 stem-print=full' --canonicalize --stem-interpret='stem-function=bound stem-seed=7 stem-print=full' --stem-interpret='stem-function=table stem-seed=7 stem-print=full' -o /dev/null | FileCheck %s --check-prefix=PARAM
 // RUN: stem-opt %s --stem-interpret='stem-tokens=4' -o /dev/null | FileCheck %s --check-prefix=ALL
 // RUN: not stem-opt %s --stem-interpret='stem-function=missing' 2>&1 | FileCheck %s --check-prefix=MISSING
 // RUN: not stem-opt %s --stem-interpret='stem-print=some' 2>&1 | FileCheck %s --check-prefix=PRINT
@@ -24,6 +24,7 @@ stem.param @w = "key" : tensor<2x3xf32>
 // ALL: @number
 // ALL: @param
 // ALL: @bound
+// ALL: @table
 // ALL-NOT: @hidden
 
 // RAMP: @ramp
@@ -84,4 +85,15 @@ func.func @bound(%w: !stem.packed<3x2xf32> {stem.param = @w}) -> tensor<1x2xf32>
   %x = arith.constant dense<[[0.0, 1.0, 0.0]]> : tensor<1x3xf32>
   %0 = stem.linear %x, %w : tensor<1x3xf32>, !stem.packed<3x2xf32> -> tensor<1x2xf32>
   return %0 : tensor<1x2xf32>
+}
+
+// PARAM: @table
+// PARAM-NEXT: result 0 [1x3]:
+// PARAM-NEXT: [[D]] [[E]] [[F]]
+stem.table @t = "key" : !stem.table<2x3xf32>
+func.func @table(%t: !stem.table<2x3xf32> {stem.table = @t}) -> tensor<1x3xf32> {
+  %ids = arith.constant dense<1> : tensor<1xi32>
+  %rows, %index = stem.table_rows %t, %ids : !stem.table<2x3xf32>, tensor<1xi32> -> tensor<2x3xf32>, tensor<1xi32>
+  %0 = stem.lookup %rows, %index : tensor<2x3xf32>, tensor<1xi32> -> tensor<1x3xf32>
+  return %0 : tensor<1x3xf32>
 }

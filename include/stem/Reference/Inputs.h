@@ -28,12 +28,14 @@ struct InputOptions {
   int64_t idBound = 16;
 };
 
-/// Argument attribute: the symbol of the parameter that the argument holds.
-inline constexpr llvm::StringLiteral kParamAttr = "stem.param";
+/// The parameter or table that an argument holds, by its attribute
+/// `stem.param = @symbol` or `stem.table = @symbol`; null where it has none.
+mlir::FlatSymbolRefAttr getBoundSymbol(mlir::func::FuncOp function,
+                                       unsigned argument);
 
-/// One value for each argument. An argument with `stem.param = @symbol` gets
-/// the value of that parameter. The others are taken from `given` in order,
-/// or seeded where it is null.
+/// One value for each argument. An argument that is bound to a parameter or a
+/// table gets its value. The others are taken from `given` in order, or seeded
+/// where it is null.
 mlir::FailureOr<llvm::SmallVector<ReferenceValue>>
 makeInputs(mlir::func::FuncOp function, const Interpreter &interpreter,
            const InputOptions &options,
