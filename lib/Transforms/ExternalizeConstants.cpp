@@ -244,7 +244,7 @@ void ExternalizeConstantsPass::nameConstants(
 }
 
 void ExternalizeConstantsPass::replace(const Constant &constant) {
-  // Parameters come first in the module, in the order of the constants.
+  // After the parameters that stand first, in the order of the constants.
   Block &body = constant.symbolTable->getRegion(0).front();
   auto position =
       llvm::find_if(body, [](Operation &op) { return !isa<ParamOp>(op); });

@@ -127,6 +127,8 @@ FailureOr<Linear> Matcher::matchLinear(const Expr *e, StringRef role) {
     if (a->is(Kind::Product) && b->is(Kind::Bias))
       return Linear{a, b->value};
   }
+  if (const Expr *other = findOther(e))
+    return refuse("the " + role + " side goes through " + other->name);
   return refuse("the " + role +
                 (e->hasProduct
                      ? " side is not one matrix product plus at most one bias "
@@ -245,9 +247,14 @@ LogicalResult Matcher::matchOperands() {
         ffn.downWeight.getType().getElementType()};
     return llvm::all_equal(types);
   };
-  if (!collect(/*narrow=*/true) && !collect(/*narrow=*/false))
-    return refuse("the activations and weights of the products do not have one "
-                  "type");
+  for (bool narrow : {true, false}) {
+    reason = "the activations and weights of the products do not have one type";
+    if (collect(narrow) &&
+        succeeded(checkTypes(getElementTypeOrSelf(ffn.x.getType()))))
+      break;
+    if (!narrow)
+      return failure();
+  }
   for (const Weight *w : {&ffn.gateWeight, &ffn.upWeight, &ffn.downWeight})
     if (w->getType().getEncoding())
       return refuse("a weight has an encoding");
@@ -255,7 +262,7 @@ LogicalResult Matcher::matchOperands() {
   if (!xType || xType.getRank() < 2 || xType.getEncoding() ||
       xType.getShape().back() != gate.inputs)
     return refuse("the input is not a plain tensor with one row per token");
-  return checkTypes(xType.getElementType());
+  return success();
 }
 
 //===----------------------------------------------------------------------===//

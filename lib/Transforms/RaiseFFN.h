@@ -172,6 +172,9 @@ private:
   unsigned budget = 512;
 };
 
+/// A node of kind Other in `e` that depends on a product, or null.
+const Expr *findOther(const Expr *e);
+
 /// Why `e` is not silu(gate) * up, in words.
 std::string describeMismatch(const Expr *e);
 

@@ -172,6 +172,12 @@ static const Expr *find(const Expr *e,
   return nullptr;
 }
 
+const Expr *stem::raise::findOther(const Expr *e) {
+  return find(e, [](const Expr *node) {
+    return node->is(Kind::Other) && node->hasProduct;
+  });
+}
+
 static std::string describeOther(const Expr *e) {
   StringRef name = e->name;
   if (name.contains("tanh") || name.contains("erf"))
@@ -200,9 +206,7 @@ static std::pair<double, const Expr *> splitFactor(const Expr *e) {
 }
 
 std::string stem::raise::describeMismatch(const Expr *e) {
-  if (const Expr *other = find(e, [](const Expr *node) {
-        return node->is(Kind::Other) && node->hasProduct;
-      }))
+  if (const Expr *other = findOther(e))
     return describeOther(other);
   const Expr *sigmoid =
       find(e, [](const Expr *node) { return node->is(Kind::Sigmoid); });
