@@ -9,7 +9,7 @@
 
 // The errors; none leaves a file.
 // RUN: not stem-opt %s --stem-externalize-constants 2>&1 | FileCheck %s --check-prefix=NOFILE
-// RUN: not stem-opt %s --stem-externalize-constants=stem-file=%t/missing/w.safetensors 2>&1 | FileCheck %s --check-prefix=NODIR
+// RUN: not stem-opt %s --stem-externalize-constants='stem-file=%t/missing/w.safetensors stem-min-elements=4' 2>&1 | FileCheck %s --check-prefix=NODIR
 // NONE: no float constant has 1000 elements or more; no file is written
 // NOFILE: stem-externalize-constants needs a file to write: give it stem-file=PATH
 // NODIR: error: {{.*}}missing
