@@ -1,0 +1,53 @@
+//===- HostCompiler.h - From stem IR to a loadable module -----------------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEM_TARGET_HOSTCOMPILER_H
+#define STEM_TARGET_HOSTCOMPILER_H
+
+#include "stem/Target/HostTarget.h"
+
+#include "mlir/IR/DialectRegistry.h"
+
+#include <filesystem>
+
+namespace stem {
+
+struct HostCompileOptions {
+  HostTarget target;
+  int64_t ffnBlock = 512;
+  /// Keeps compiled modules; empty: the default, see cacheDirectory().
+  std::filesystem::path cacheDirectory;
+  bool useCache = true;
+  /// Writes the module after each phase as NN-phase.mlir; empty: nowhere.
+  std::filesystem::path dumpDirectory;
+};
+
+struct HostCompileResult {
+  std::filesystem::path path;
+  bool cacheHit = false;
+  double seconds = 0;
+  /// The file is nobody else's: delete it after loading.
+  bool isTemporary = false;
+};
+
+/// All that a context needs to compile.
+void registerHostCompiler(mlir::DialectRegistry &registry);
+
+/// $STEM_CACHE_DIR, else $XDG_CACHE_HOME/stem, else ~/.cache/stem.
+std::filesystem::path cacheDirectory();
+
+/// Compiles a module of the graph phase, which is consumed. The cache is keyed
+/// by the module, the options, the target and this program's build; an entry
+/// that is torn or was changed is built again. A cache that cannot be written
+/// is used no further and not an error. Throws an Error with the diagnostics of
+/// the pass that failed and the path of a reproducer.
+HostCompileResult compileForHost(mlir::ModuleOp module,
+                                 const HostCompileOptions &options);
+
+} // namespace stem
+
+#endif // STEM_TARGET_HOSTCOMPILER_H

@@ -1,0 +1,70 @@
+//===- ArtefactCache.cpp - Compiled modules on disk -----------------------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "ArtefactCache.h"
+
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/SHA256.h"
+
+#include <unistd.h>
+
+using namespace stem;
+namespace fs = std::filesystem;
+
+static std::string sha256(llvm::StringRef text) {
+  llvm::SHA256 hash;
+  hash.update(text);
+  auto digest = hash.final();
+  return llvm::toHex(digest, /*LowerCase=*/true);
+}
+
+std::optional<std::string> stem::hashFile(const fs::path &path) {
+  auto buffer = llvm::MemoryBuffer::getFile(path.string(), /*IsText=*/false,
+                                            /*RequiresNullTerminator=*/false);
+  if (!buffer)
+    return std::nullopt;
+  return sha256((*buffer)->getBuffer());
+}
+
+std::string stem::hashText(const std::string &text) { return sha256(text); }
+
+std::optional<fs::path> ArtefactCache::find(const std::string &key) const {
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end;
+       it.increment(error)) {
+    std::string name = it->path().filename().string();
+    if (!name.starts_with(key + "-") || !name.ends_with(".so"))
+      continue;
+    std::string content = name.substr(key.size() + 1);
+    content.resize(content.size() - 3);
+    if (hashFile(it->path()) == content)
+      return it->path();
+    std::error_code ignored;
+    fs::remove(it->path(), ignored);
+  }
+  return std::nullopt;
+}
+
+std::optional<fs::path> ArtefactCache::reserve(const std::string &key) const {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error || ::access(folder.c_str(), W_OK) != 0)
+    return std::nullopt;
+  return folder / (key + "." + std::to_string(::getpid()) + ".building");
+}
+
+fs::path ArtefactCache::commit(const std::string &key,
+                               const fs::path &built) const {
+  std::optional<std::string> content = hashFile(built);
+  if (!content)
+    return built;
+  fs::path entry = folder / (key + "-" + *content + ".so");
+  std::error_code error;
+  fs::rename(built, entry, error);
+  return error ? built : entry;
+}

@@ -1,0 +1,47 @@
+//===- ArtefactCache.h - Compiled modules on disk -------------------------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEM_LIB_TARGET_ARTEFACTCACHE_H
+#define STEM_LIB_TARGET_ARTEFACTCACHE_H
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+namespace stem {
+
+/// A folder of KEY-CONTENT.so, both hashes in hex. Processes may share it: an
+/// entry appears by rename, and is read only when its content has the hash in
+/// its name.
+class ArtefactCache {
+public:
+  explicit ArtefactCache(std::filesystem::path folder)
+      : folder(std::move(folder)) {}
+
+  /// A whole entry for `key`. Entries that are not whole are removed.
+  std::optional<std::filesystem::path> find(const std::string &key) const;
+
+  /// Where to build an entry; none when the folder cannot be written.
+  std::optional<std::filesystem::path> reserve(const std::string &key) const;
+
+  /// Gives a finished file its name in the cache.
+  std::filesystem::path commit(const std::string &key,
+                               const std::filesystem::path &built) const;
+
+private:
+  std::filesystem::path folder;
+};
+
+/// SHA-256 of a file's bytes in hex; none when it cannot be read.
+std::optional<std::string> hashFile(const std::filesystem::path &path);
+
+/// SHA-256 of a text in hex.
+std::string hashText(const std::string &text);
+
+} // namespace stem
+
+#endif // STEM_LIB_TARGET_ARTEFACTCACHE_H

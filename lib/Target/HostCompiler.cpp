@@ -1,0 +1,204 @@
+//===- HostCompiler.cpp - From stem IR to a loadable module ---------------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "stem/Target/HostCompiler.h"
+
+#include "ArtefactCache.h"
+
+#include "stem/Dialect/Stem/StemBufferizable.h"
+#include "stem/Dialect/Stem/StemDialect.h"
+#include "stem/Support/Error.h"
+#include "stem/Transforms/Pipelines.h"
+
+#include "mlir/Conversion/ConvertToLLVM/ToLLVMInterface.h"
+#include "mlir/Dialect/Arith/Transforms/BufferizableOpInterfaceImpl.h"
+#include "mlir/Dialect/Bufferization/IR/Bufferization.h"
+#include "mlir/Dialect/Bufferization/Transforms/FuncBufferizableOpInterfaceImpl.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Linalg/Transforms/AllInterfaces.h"
+#include "mlir/Dialect/SCF/Transforms/BufferizableOpInterfaceImpl.h"
+#include "mlir/Dialect/Tensor/IR/TensorInferTypeOpInterfaceImpl.h"
+#include "mlir/Dialect/Tensor/Transforms/BufferizableOpInterfaceImpl.h"
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/Pass/PassManager.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/raw_ostream.h"
+
+#include <chrono>
+#include <cstdlib>
+
+using namespace mlir;
+using namespace stem;
+namespace fs = std::filesystem;
+
+void stem::registerHostCompiler(DialectRegistry &registry) {
+  registry.insert<StemDialect, func::FuncDialect, linalg::LinalgDialect,
+                  tensor::TensorDialect, bufferization::BufferizationDialect>();
+  registerBufferizableModels(registry);
+  arith::registerBufferizableOpInterfaceExternalModels(registry);
+  bufferization::func_ext::registerBufferizableOpInterfaceExternalModels(
+      registry);
+  linalg::registerAllDialectInterfaceImplementations(registry);
+  scf::registerBufferizableOpInterfaceExternalModels(registry);
+  tensor::registerBufferizableOpInterfaceExternalModels(registry);
+  tensor::registerInferTypeOpInterfaceExternalModels(registry);
+}
+
+fs::path stem::cacheDirectory() {
+  auto variable = [](const char *name) -> fs::path {
+    const char *value = std::getenv(name);
+    return value ? value : "";
+  };
+  if (fs::path own = variable("STEM_CACHE_DIR"); !own.empty())
+    return own;
+  if (fs::path cache = variable("XDG_CACHE_HOME"); !cache.empty())
+    return cache / "stem";
+  if (fs::path home = variable("HOME"); !home.empty())
+    return home / ".cache" / "stem";
+  return {};
+}
+
+namespace {
+
+std::string print(ModuleOp module) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  module.print(stream);
+  return text;
+}
+
+/// Changes with every build of this program, so that a new compiler does not
+/// read what an old one made.
+std::string buildIdentity() {
+  static int anchor;
+  std::string program = llvm::sys::fs::getMainExecutable(nullptr, &anchor);
+  llvm::sys::fs::file_status status;
+  if (llvm::sys::fs::status(program, status))
+    return program;
+  auto time = status.getLastModificationTime().time_since_epoch().count();
+  return fmt::format("{} {} {}", program, status.getSize(), time);
+}
+
+std::string cacheKey(ModuleOp module, const HostCompileOptions &options) {
+  return hashText(fmt::format(
+      "abi {}\n{}\n{} {} {}\nffn {}\n{}", STEM_ABI_VERSION, buildIdentity(),
+      static_cast<int>(options.target.isa), options.target.cpu,
+      options.target.features, options.ffnBlock, print(module)));
+}
+
+void writeFile(const fs::path &path, const std::string &text) {
+  std::error_code error;
+  llvm::raw_fd_ostream stream(path.string(), error);
+  if (!error)
+    stream << text;
+  if (error || (stream.flush(), stream.has_error()))
+    fail("cannot write {}: {}", path.string(),
+         error ? error.message() : stream.error().message());
+}
+
+/// Runs the phases one by one.
+class PhaseRunner {
+public:
+  PhaseRunner(ModuleOp module, const HostCompileOptions &options)
+      : module(module), options(options) {
+    pipeline.ffnBlock = options.ffnBlock;
+    pipeline.isa = options.target.isa;
+    pipeline.nativeBf16 = options.target.hasNativeBf16();
+  }
+
+  void run() {
+    ScopedDiagnosticHandler handler(
+        module.getContext(), [&](Diagnostic &diagnostic) {
+          if (diagnostic.getSeverity() == DiagnosticSeverity::Error)
+            errors += diagnostic.str() + "\n";
+          return success();
+        });
+    runPhase(Phase::Graph, buildGraphPipeline);
+    runPhase(Phase::Schedule, buildSchedulePipeline);
+    runPhase(Phase::Structured, [&](OpPassManager &manager) {
+      buildStructuredPipeline(manager, pipeline);
+    });
+    runPhase(Phase::Buffers, buildBufferPipeline);
+    runPhase(Phase::Target, [&](OpPassManager &manager) {
+      buildTargetPipeline(manager, pipeline);
+    });
+  }
+
+private:
+  void runPhase(Phase phase, llvm::function_ref<void(OpPassManager &)> build) {
+    PassManager manager(module.getContext());
+    fs::path reproducer =
+        fs::temp_directory_path() /
+        fmt::format("stem-{}-{}.mlir", phaseName(phase).str(), ::getpid());
+    manager.enableCrashReproducerGeneration(reproducer.string());
+    build(manager);
+    if (failed(manager.run(module)))
+      fail("compilation failed in the {} phase: {}\nthe module and the passes "
+           "that fail are in {}; `stem-opt --run-reproducer` repeats it",
+           phaseName(phase).str(), errors, reproducer.string());
+    if (!options.dumpDirectory.empty())
+      writeFile(options.dumpDirectory / fmt::format("{:02}-{}.mlir",
+                                                    static_cast<int>(phase) + 1,
+                                                    phaseName(phase).str()),
+                print(module));
+  }
+
+  ModuleOp module;
+  const HostCompileOptions &options;
+  HostPipelineOptions pipeline;
+  std::string errors;
+};
+
+void build(ModuleOp module, const HostCompileOptions &options,
+           const fs::path &path) {
+  if (!options.dumpDirectory.empty()) {
+    std::error_code error;
+    fs::create_directories(options.dumpDirectory, error);
+    if (error)
+      fail("cannot create {}: {}", options.dumpDirectory.string(),
+           error.message());
+    writeFile(options.dumpDirectory / "00-import.mlir", print(module));
+  }
+  PhaseRunner(module, options).run();
+  emitSharedObject(module, options.target, path);
+}
+
+} // namespace
+
+HostCompileResult stem::compileForHost(ModuleOp module,
+                                       const HostCompileOptions &options) {
+  auto start = std::chrono::steady_clock::now();
+  HostCompileResult result;
+  auto finish = [&] {
+    std::chrono::duration<double> elapsed =
+        std::chrono::steady_clock::now() - start;
+    result.seconds = elapsed.count();
+    return result;
+  };
+  ArtefactCache cache(options.cacheDirectory.empty() ? cacheDirectory()
+                                                     : options.cacheDirectory);
+  std::string key = cacheKey(module, options);
+  // A dump has to run the passes.
+  bool mayRead = options.useCache && options.dumpDirectory.empty();
+  if (mayRead)
+    if (auto entry = cache.find(key)) {
+      result.path = *entry;
+      result.cacheHit = true;
+      return finish();
+    }
+  std::optional<fs::path> place;
+  if (options.useCache)
+    place = cache.reserve(key);
+  result.isTemporary = !place;
+  if (!place)
+    place = fs::temp_directory_path() /
+            fmt::format("stem-{}-{}.so", key.substr(0, 16), ::getpid());
+  build(module, options, *place);
+  result.path = result.isTemporary ? *place : cache.commit(key, *place);
+  return finish();
+}

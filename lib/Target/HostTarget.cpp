@@ -1,0 +1,171 @@
+//===- HostTarget.cpp - Machine code for this kind of machine -------------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "stem/Target/HostTarget.h"
+
+#include "stem/Support/Error.h"
+
+#include "mlir/ExecutionEngine/OptUtils.h"
+#include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Export.h"
+#include "llvm/IR/LegacyPassManager.h"
+#include "llvm/IR/Module.h"
+#include "llvm/MC/TargetRegistry.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Program.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/Support/raw_ostream.h"
+#include "llvm/Target/TargetMachine.h"
+#include "llvm/Target/TargetOptions.h"
+#include "llvm/TargetParser/Host.h"
+
+#include <mutex>
+
+using namespace mlir;
+using namespace stem;
+
+HostTarget stem::hostTarget(stem_isa isa) {
+  switch (isa) {
+  case STEM_ISA_AVX2:
+    return {isa, "x86-64-v3", ""};
+  case STEM_ISA_AVX512:
+    return {isa, "x86-64-v4", "-prefer-256-bit"};
+  case STEM_ISA_AVX512_BF16:
+    return {isa, "x86-64-v4", "+avx512bf16,-prefer-256-bit"};
+  case STEM_ISA_NATIVE:
+    break;
+  }
+  fail("code generation needs a known instruction set, got {}",
+       static_cast<int>(isa));
+}
+
+namespace {
+
+/// Removes a file unless it was kept.
+class TemporaryFile {
+public:
+  TemporaryFile(const std::filesystem::path &near, llvm::StringRef suffix) {
+    llvm::SmallString<128> result;
+    std::string model = near.string() + ".%%%%%%%%" + suffix.str();
+    int descriptor = -1;
+    if (std::error_code error =
+            llvm::sys::fs::createUniqueFile(model, descriptor, result))
+      fail("cannot create a file beside {}: {}", near.string(),
+           error.message());
+    llvm::raw_fd_ostream(descriptor, /*shouldClose=*/true);
+    path = result.str().str();
+  }
+  ~TemporaryFile() {
+    std::error_code ignored;
+    std::filesystem::remove(path, ignored);
+  }
+  std::string path;
+};
+
+std::unique_ptr<llvm::TargetMachine> createMachine(const HostTarget &target) {
+  static std::once_flag initialised;
+  std::call_once(initialised, [] {
+    llvm::InitializeNativeTarget();
+    llvm::InitializeNativeTargetAsmPrinter();
+  });
+  std::string message;
+  llvm::Triple triple(llvm::sys::getProcessTriple());
+  const llvm::Target *found =
+      llvm::TargetRegistry::lookupTarget(triple, message);
+  if (!found)
+    fail("LLVM has no code generator for {}: {}", triple.str(), message);
+  llvm::TargetOptions options;
+  return std::unique_ptr<llvm::TargetMachine>(found->createTargetMachine(
+      triple, target.cpu, target.features, options, llvm::Reloc::PIC_,
+      std::nullopt, llvm::CodeGenOptLevel::Aggressive));
+}
+
+std::unique_ptr<llvm::Module> translate(ModuleOp module,
+                                        llvm::LLVMContext &context,
+                                        llvm::TargetMachine &machine) {
+  registerBuiltinDialectTranslation(*module.getContext());
+  registerLLVMDialectTranslation(*module.getContext());
+  std::unique_ptr<llvm::Module> result =
+      translateModuleToLLVMIR(module, context, "stem");
+  if (!result)
+    fail("translation to LLVM IR failed");
+  result->setTargetTriple(machine.getTargetTriple());
+  result->setDataLayout(machine.createDataLayout());
+  for (llvm::Function &function : *result) {
+    function.addFnAttr("target-cpu", machine.getTargetCPU());
+    function.addFnAttr("target-features", machine.getTargetFeatureString());
+    function.addFnAttr("prefer-vector-width", "512");
+  }
+  return result;
+}
+
+void writeObject(llvm::Module &module, llvm::TargetMachine &machine,
+                 const std::string &path) {
+  std::error_code error;
+  llvm::raw_fd_ostream stream(path, error);
+  if (error)
+    fail("cannot write {}: {}", path, error.message());
+  llvm::legacy::PassManager passes;
+  if (machine.addPassesToEmitFile(passes, stream, nullptr,
+                                  llvm::CodeGenFileType::ObjectFile))
+    fail("LLVM cannot emit an object file for {}",
+         machine.getTargetTriple().str());
+  passes.run(module);
+  stream.flush();
+  if (stream.has_error())
+    fail("cannot write {}: {}", path, stream.error().message());
+}
+
+std::string findLinker() {
+  for (const char *name : {"ld.lld-22", "ld.lld", "ld"})
+    if (auto path = llvm::sys::findProgramByName(name))
+      return *path;
+  fail("no linker found: looked for ld.lld-22, ld.lld and ld on PATH; install "
+       "lld-22 (scripts/install-packages.sh does)");
+}
+
+void link(const std::string &object, const std::string &output) {
+  std::string linker = findLinker();
+  TemporaryFile log(output, ".log");
+  llvm::SmallVector<llvm::StringRef> arguments = {
+      linker, "-shared", "-o", output, object, "--build-id=none", "-z", "now"};
+  std::optional<llvm::StringRef> redirects[] = {
+      std::nullopt, llvm::StringRef(log.path), llvm::StringRef(log.path)};
+  std::string message;
+  int code = llvm::sys::ExecuteAndWait(linker, arguments, std::nullopt,
+                                       redirects, 0, 0, &message);
+  if (code == 0)
+    return;
+  auto text = llvm::MemoryBuffer::getFile(log.path);
+  fail("linking failed (exit code {}): {} {}\nthe command was: {}", code,
+       message, text ? (*text)->getBuffer().str() : "",
+       llvm::join(arguments, " "));
+}
+
+} // namespace
+
+void stem::emitSharedObject(ModuleOp module, const HostTarget &target,
+                            const std::filesystem::path &path) {
+  std::unique_ptr<llvm::TargetMachine> machine = createMachine(target);
+  llvm::LLVMContext context;
+  std::unique_ptr<llvm::Module> code = translate(module, context, *machine);
+  auto optimise =
+      makeOptimizingTransformer(/*optLevel=*/3, /*sizeLevel=*/0, machine.get());
+  if (llvm::Error error = optimise(code.get()))
+    fail("LLVM's optimiser failed: {}", llvm::toString(std::move(error)));
+  TemporaryFile object(path, ".o");
+  writeObject(*code, *machine, object.path);
+  TemporaryFile shared(path, ".so");
+  link(object.path, shared.path);
+  std::error_code error;
+  std::filesystem::rename(shared.path, path, error);
+  if (error)
+    fail("cannot rename {} to {}: {}", shared.path, path.string(),
+         error.message());
+}
