@@ -101,7 +101,10 @@ static LogicalResult evaluate(Machine &machine, scf::ForallOp op) {
   for (auto [from, to, by] : llvm::zip_equal(lower, upper, step)) {
     if (by <= 0)
       return op.emitError() << "the step must be positive, got " << by;
-    counts.push_back(to <= from ? 0 : (to - from - 1) / by + 1);
+    int64_t length;
+    if (llvm::SubOverflow(to, from, length))
+      return op.emitError("the bounds are too far apart");
+    counts.push_back(length <= 0 ? 0 : (length - 1) / by + 1);
   }
   SmallVector<ReferenceValue> shared;
   SmallVector<ReferenceTensor> results;

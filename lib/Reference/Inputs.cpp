@@ -151,24 +151,28 @@ static std::optional<SmallVector<int64_t>> tensorShape(Type type) {
   return std::nullopt;
 }
 
-/// The value of the parameter that the argument was made from.
+/// The value of the parameter or table that the argument is bound to.
 static FailureOr<ReferenceValue> readParameter(func::FuncOp function,
                                                unsigned number,
                                                FlatSymbolRefAttr symbol,
                                                const Interpreter &interpreter) {
   Operation *named = SymbolTable::lookupNearestSymbolFrom(function, symbol);
-  if (auto table = dyn_cast_or_null<TableOp>(named))
-    return ReferenceValue(interpreter.getParameter(
-        table.getKey(),
-        {table.getTableType().getRows(), table.getTableType().getColumns()}));
-  auto param = dyn_cast_or_null<ParamOp>(named);
-  if (!param)
+  StringRef key;
+  SmallVector<int64_t> shape;
+  if (auto table = dyn_cast_or_null<TableOp>(named)) {
+    key = table.getKey();
+    shape = {table.getTableType().getRows(), table.getTableType().getColumns()};
+  } else if (auto param = dyn_cast_or_null<ParamOp>(named)) {
+    key = param.getKey();
+    shape = llvm::to_vector(param.getTensorType().getShape());
+  } else {
     return emitError(function.getLoc())
            << "argument " << number << " names " << symbol
-           << ", which is not a stem.param or "
-              "stem.table";
-  ReferenceTensor value = interpreter.getParameter(
-      param.getKey(), param.getTensorType().getShape());
+           << ", which is not a stem.param or stem.table";
+  }
+  if (failed(emptyInput(function, number, shape, /*tokens=*/0)))
+    return failure();
+  ReferenceTensor value = interpreter.getParameter(key, shape);
   if (isa<PackedType>(function.getArgumentTypes()[number]) && value.rank() == 2)
     value = transposed(value);
   return ReferenceValue(std::move(value));

@@ -26,7 +26,8 @@ using namespace stem::reference;
 
 static unsigned widthOf(Type type) {
   type = getElementTypeOrSelf(type);
-  return type.isIndex() ? 64 : std::min(64u, type.getIntOrFloatBitWidth());
+  return type.isIndex() ? 64
+                        : std::clamp(type.getIntOrFloatBitWidth(), 1u, 64u);
 }
 
 /// Wraps to `width` bits, signed; one bit is 0 or 1.
@@ -459,6 +460,8 @@ static LogicalResult evaluateAffineOp(Machine &machine, Operation *op,
   auto results = applyMap(machine, op, map);
   if (failed(results))
     return failure();
+  if (results->empty())
+    return op->emitError("the map has no results");
   int64_t value =
       takeMax ? *llvm::max_element(*results) : *llvm::min_element(*results);
   return machine.set(op, op->getResult(0), static_cast<double>(value));

@@ -39,6 +39,9 @@ static LogicalResult evaluate(Machine &machine, PackedMatmulOp op) {
   return machine.set(op, op.getResults().front(), std::move(acc));
 }
 
+// Positions and heads are i32 where they come from.
+static constexpr int64_t kLargestIndex = int64_t{1} << 31;
+
 static LogicalResult evaluate(Machine &machine, KVPageOp op) {
   PackedType type = op.getType();
   auto page = machine.allocate(op, {type.getRows(), type.getColumns()});
@@ -47,9 +50,14 @@ static LogicalResult evaluate(Machine &machine, KVPageOp op) {
   int64_t sequence = machine.integer(op.getSequence());
   int64_t handle = machine.integer(op.getCache());
   int64_t layer = machine.integer(op.getLayer());
-  int64_t first = machine.integer(op.getPage()) * KVPageOp::kPageTokens;
+  int64_t number = machine.integer(op.getPage());
+  int64_t head = machine.integer(op.getHead());
+  if (number < 0 || number > kLargestIndex || head < 0 || head > kLargestIndex)
+    return op.emitError() << "there is no page " << number << " of head "
+                          << head;
+  int64_t first = number * KVPageOp::kPageTokens;
   int64_t headDim = op.getValues() ? type.getColumns() : type.getRows();
-  int64_t column = machine.integer(op.getHead()) * headDim;
+  int64_t column = head * headDim;
   if (sequence >= 0)
     for (int64_t i = 0; i < KVPageOp::kPageTokens; ++i)
       for (int64_t j = 0; j < headDim; ++j) {

@@ -31,7 +31,9 @@ static LogicalResult forEachInSlice(Operation *op, ArrayRef<int64_t> shape,
   SmallVector<int64_t> place(shape.size());
   return forEachIndex(slice.sizes, [&](ArrayRef<int64_t> index) {
     for (size_t i = 0; i < place.size(); ++i)
-      place[i] = slice.offsets[i] + index[i] * slice.strides[i];
+      if (llvm::MulOverflow(index[i], slice.strides[i], place[i]) ||
+          llvm::AddOverflow(slice.offsets[i], place[i], place[i]))
+        place[i] = -1;
     std::optional<int64_t> linear = linearIndex(shape, place);
     if (!linear) {
       auto diag = op->emitError() << "the slice leaves its tensor at [";
@@ -49,7 +51,8 @@ LogicalResult reference::insertSlice(Machine &machine, Operation *op,
                                      ReferenceTensor &target) {
   int64_t count = 1;
   for (int64_t size : slice.sizes)
-    count *= std::max<int64_t>(size, 0);
+    if (size < 0 || llvm::MulOverflow(count, size, count))
+      return op->emitError() << "a slice cannot have the size " << size;
   if (failed(expectSize(op, "number of elements of the source", source.size(),
                         count)) ||
       failed(machine.spend(op, count)))
@@ -237,7 +240,8 @@ static LogicalResult evaluate(Machine &machine, tensor::CollapseShapeOp op) {
   for (const ReassociationIndices &group : op.getReassociationIndices()) {
     int64_t size = 1;
     for (int64_t axis : group)
-      size *= source.shape[axis];
+      if (llvm::MulOverflow(size, source.shape[axis], size))
+        return op.emitError("the new shape is not valid");
     shape.push_back(size);
   }
   return reshape(machine, op, op.getSrc(), shape);

@@ -8,8 +8,6 @@
 #include "Machine.h"
 #include "stem/Dialect/Stem/StemDialect.h"
 
-#include "llvm/Support/MathExtras.h"
-
 #include <cmath>
 
 using namespace mlir;
@@ -135,7 +133,8 @@ static LogicalResult evaluate(Machine &machine, RopeOp op) {
   const ReferenceTensor &sines = machine.tensor(op.getSin());
   int64_t rows = x.shape[0], columns = x.shape[1], half = cosines.shape[1];
   if (failed(expectSize(op, "rows of cos", cosines.shape[0], rows)) ||
-      failed(expectSize(op, "rows of sin", sines.shape[0], rows)))
+      failed(expectSize(op, "rows of sin", sines.shape[0], rows)) ||
+      failed(expectSize(op, "columns of sin", sines.shape[1], half)))
     return failure();
   ReferenceTensor result = x;
   for (int64_t t = 0; t < rows; ++t)
@@ -215,9 +214,7 @@ Attention::run(Machine &machine, Operation *op, const ReferenceTensor &q,
     int64_t sequence = toInteger(sequences.values[t]);
     if (sequence < 0 || position < 0)
       continue;
-    if (failed(machine.spend(
-            op,
-            llvm::SaturatingMultiply<uint64_t>(position + 1, q.shape[1]) >> 1)))
+    if (failed(machine.spend(op, (position + 1) * q.shape[1])))
       return failure();
     for (int64_t h = 0; h < queryHeads; ++h)
       attend(q.values.data() + t * q.shape[1] + h * headDim, sequence, position,

@@ -124,3 +124,63 @@ func.func @step(%x: index) {
   }
   return
 }
+
+// -----
+
+stem.param @w = "w" : tensor<1000000x1000000xf32>
+// expected-error @+1 {{argument 0 is too large for the interpreter}}
+func.func @large_param(%x: tensor<1000000x1000000xf32> {stem.param = @w}) {
+  return
+}
+
+// -----
+
+func.func @sine(%x: tensor<4x8xf32>, %c: tensor<4x2xf32>, %s: tensor<4x3xf32>) -> tensor<4x8xf32> {
+  %t = tensor.cast %s : tensor<4x3xf32> to tensor<4x?xf32>
+  // expected-error @+1 {{columns of sin is 3, expected 2}}
+  %0 = stem.rope %x, %c, %t : tensor<4x8xf32>, tensor<4x2xf32>, tensor<4x?xf32> -> tensor<4x8xf32>
+  return %0 : tensor<4x8xf32>
+}
+
+// -----
+
+func.func @page(%c: !stem.kv_cache, %l: index, %s: i32) -> !stem.packed<4x64xf32> {
+  %minus = arith.constant -1 : index
+  // expected-error @+1 {{there is no page -1 of head 0}}
+  %0 = stem.kv_page %c[%l, %s, %minus, %l] : !stem.packed<4x64xf32>
+  return %0 : !stem.packed<4x64xf32>
+}
+
+// -----
+
+func.func @far(%x: tensor<4xf32>) -> tensor<1xf32> {
+  %i = arith.constant 9223372036854775807 : index
+  // expected-error @+1 {{the slice leaves its tensor at [9223372036854775807]}}
+  %0 = tensor.extract_slice %x[%i] [1] [1] : tensor<4xf32> to tensor<1xf32>
+  return %0 : tensor<1xf32>
+}
+
+// -----
+
+func.func @place() -> tensor<2x2xf32> {
+  %source = tensor.empty() : tensor<2x2xf32>
+  %dynamic = tensor.cast %source : tensor<2x2xf32> to tensor<?x2xf32>
+  %target = tensor.empty() : tensor<2x2xf32>
+  %minus = arith.constant -1 : index
+  // expected-error @+1 {{a slice cannot have the size -1}}
+  %0 = tensor.insert_slice %dynamic into %target[0, 0] [%minus, 2] [1, 1] : tensor<?x2xf32> into tensor<2x2xf32>
+  return %0 : tensor<2x2xf32>
+}
+
+// -----
+
+func.func @map(%x: tensor<?xf32>, %y: tensor<2xf32>) -> tensor<2xf32> {
+  %i = arith.constant 1 : index
+  %s = tensor.extract_slice %x[0] [%i] [1] : tensor<?xf32> to tensor<?xf32>
+  // expected-error @+1 {{an indexing map leaves its operand}}
+  %0 = linalg.generic {indexing_maps = [affine_map<(i) -> (i * 3)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]} ins(%s : tensor<?xf32>) outs(%y : tensor<2xf32>) {
+  ^bb0(%a: f32, %b: f32):
+    linalg.yield %a : f32
+  } -> tensor<2xf32>
+  return %0 : tensor<2xf32>
+}
