@@ -70,7 +70,8 @@ def rows(folder):
                figure(at(stem, "files", index, "perplexity")), "")
     for label, key in [("parameters", "parameters"),
                        ("FLOPs per token", "flops_per_token"),
-                       ("bytes on disk", "bytes")]:
+                       ("bytes of weights", "bytes"),
+                       ("bytes read per token", "bytes_read_per_token")]:
         yield (label, readable(at(convert, "before", key)),
                readable(at(convert, "after", key)), "")
     for label, key, field in [
