@@ -1,0 +1,215 @@
+//===- EngineWeights.cpp - Weights in the form that compiled code reads ---===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "EngineWeights.h"
+
+#include "stem/Runtime/Context.h"
+#include "stem/Runtime/Pack.h"
+#include "stem/Support/Error.h"
+
+#include <atomic>
+#include <exception>
+#include <functional>
+#include <mutex>
+
+using namespace stem;
+
+namespace {
+
+constexpr int64_t kAlignment = 64;
+
+int64_t alignUp(int64_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+int64_t elementBytes(int32_t dtype) {
+  switch (dtype) {
+  case STEM_F32:
+  case STEM_I32:
+    return 4;
+  case STEM_BF16:
+  case STEM_F16:
+    return 2;
+  default:
+    fail("a module asks for a weight of type {}, which is no weight's", dtype);
+  }
+}
+
+int64_t plainElements(const stem_argument &argument) {
+  int64_t count = 1;
+  for (int32_t i = 0; i < argument.rank; ++i)
+    count *= argument.sizes[i];
+  return count;
+}
+
+/// Runs body(task) on all threads; the first exception comes out.
+void forEachTask(stem_context *context, int64_t tasks,
+                 const std::function<void(int64_t)> &body) {
+  struct State {
+    const std::function<void(int64_t)> &body;
+    std::mutex mutex;
+    std::exception_ptr error;
+  } state = {body, {}, nullptr};
+  stem_parallel_for(
+      context, tasks,
+      [](void *captures, int64_t task, int64_t) {
+        auto &state = *static_cast<State *>(captures);
+        try {
+          state.body(task);
+        } catch (...) {
+          std::lock_guard<std::mutex> lock(state.mutex);
+          if (!state.error)
+            state.error = std::current_exception();
+        }
+      },
+      &state);
+  if (state.error)
+    std::rethrow_exception(state.error);
+}
+
+/// Rows of one task: about a megabyte.
+int64_t rowsPerTask(int64_t rowElements) {
+  return std::max<int64_t>(64, (1 << 18) / std::max<int64_t>(rowElements, 1));
+}
+
+/// Packs `[N, K]` rows as they are read.
+void loadPacked(const TensorSource &source, const TensorInfo &info,
+                const PackTarget &target, stem_context *context) {
+  int64_t step = rowsPerTask(target.k);
+  int64_t tasks = (target.n + step - 1) / step;
+  bool isF32 = target.dtype == STEM_F32;
+  forEachTask(context, tasks, [&](int64_t task) {
+    int64_t first = task * step;
+    int64_t count = std::min(step, target.n - first);
+    std::vector<float> wide(isF32 ? count * target.k : 0);
+    std::vector<uint16_t> narrow(isF32 ? 0 : count * target.k);
+    if (isF32)
+      source.readF32(info.name, first, count, wide.data());
+    else
+      source.readBF16(info.name, first, count, narrow.data());
+    const void *data = isF32 ? static_cast<const void *>(wide.data())
+                             : static_cast<const void *>(narrow.data());
+    packWeight(target, first, count, {data, target.dtype, target.k});
+    source.release(info.name, first, count);
+  });
+}
+
+/// Reads rows as they are laid out, converted to `dtype`.
+void loadPlain(const TensorSource &source, const TensorInfo &info,
+               int32_t dtype, std::byte *target, stem_context *context) {
+  int64_t rows = info.rows(), rowElements = info.rowElements();
+  int64_t step = rowsPerTask(rowElements);
+  int64_t rowBytes = rowElements * elementBytes(dtype);
+  forEachTask(context, (rows + step - 1) / step, [&](int64_t task) {
+    int64_t first = task * step;
+    int64_t count = std::min(step, rows - first);
+    std::byte *out = target + first * rowBytes;
+    if (dtype == STEM_F32)
+      source.readF32(info.name, first, count, reinterpret_cast<float *>(out));
+    else if (dtype == STEM_BF16)
+      source.readBF16(info.name, first, count,
+                      reinterpret_cast<uint16_t *>(out));
+    else
+      source.readRaw(info.name, first, count, out);
+    source.release(info.name, first, count);
+  });
+}
+
+} // namespace
+
+EngineWeights::EngineWeights(std::span<const stem_entry *const> entries,
+                             std::span<const stem_table_info> tableInfos)
+    : tables(tableInfos.begin(), tableInfos.end()) {
+  int64_t offset = 0;
+  for (const stem_entry *entry : entries) {
+    for (int64_t i = 0; i < entry->argument_count; ++i) {
+      const stem_argument &argument = entry->arguments[i];
+      if (argument.kind != STEM_ARG_PARAM)
+        continue;
+      std::pair<std::string, bool> key = {argument.key, argument.packed != 0};
+      if (slots.contains(key))
+        continue;
+      int64_t bytes =
+          argument.packed
+              ? packedBytes(static_cast<stem_dtype>(argument.dtype),
+                            argument.sizes[0], argument.sizes[1])
+              : plainElements(argument) * elementBytes(argument.dtype);
+      slots[key] = {argument, offset, bytes, {}};
+      offset += alignUp(bytes);
+    }
+  }
+  bytesOfParameters = offset;
+  for (const stem_table_info &table : tables) {
+    tableOffsets.push_back(offset);
+    offset += alignUp(table.rows * table.columns * elementBytes(table.dtype));
+  }
+  bytesOfTables = offset - bytesOfParameters;
+}
+
+void EngineWeights::loadSlot(Slot &slot, const TensorSource &source,
+                             stem_context *context) {
+  const stem_argument &argument = slot.argument;
+  const TensorInfo &info = source.get(argument.key);
+  std::byte *target = static_cast<std::byte *>(memory.data()) + slot.offset;
+  if (!argument.packed) {
+    loadPlain(source, info, argument.dtype, target, context);
+    return;
+  }
+  slot.packed = {target, argument.dtype, 0, argument.sizes[0],
+                 argument.sizes[1]};
+  loadPacked(source, info,
+             {target, static_cast<stem_dtype>(argument.dtype),
+              argument.sizes[0], argument.sizes[1]},
+             context);
+}
+
+void EngineWeights::load(const TensorSource &source, stem_context *context) {
+  memory = Arena(bytesOfParameters + bytesOfTables, "the weights");
+  for (auto &[key, slot] : slots)
+    loadSlot(slot, source, context);
+  for (size_t i = 0; i < tables.size(); ++i) {
+    const TensorInfo &info = source.get(tables[i].key);
+    loadPlain(source, info, tables[i].dtype,
+              static_cast<std::byte *>(memory.data()) + tableOffsets[i],
+              context);
+  }
+}
+
+stem_tensor EngineWeights::tensor(const stem_argument &argument) const {
+  const Slot &slot = slots.at({argument.key, argument.packed != 0});
+  stem_tensor result = {};
+  if (argument.packed) {
+    result.data = const_cast<stem_packed *>(&slot.packed);
+    result.dtype = STEM_HANDLE;
+    return result;
+  }
+  result.data = static_cast<std::byte *>(memory.data()) + slot.offset;
+  result.dtype = argument.dtype;
+  result.rank = argument.rank;
+  int64_t stride = 1;
+  for (int32_t i = argument.rank - 1; i >= 0; --i) {
+    result.sizes[i] = argument.sizes[i];
+    result.strides[i] = stride;
+    stride *= argument.sizes[i];
+  }
+  return result;
+}
+
+void EngineWeights::openTables(stem_context *context,
+                               stem_table_store *store) const {
+  for (size_t i = 0; i < tables.size(); ++i) {
+    stem_table_options options = {};
+    options.struct_size = sizeof(options);
+    options.rows = tables[i].rows;
+    options.columns = tables[i].columns;
+    options.dtype = tables[i].dtype;
+    options.resident =
+        static_cast<const std::byte *>(memory.data()) + tableOffsets[i];
+    options.name = tables[i].key;
+    throwIfFailed(context, stem_table_open(context, store, &options));
+  }
+}

@@ -1,0 +1,64 @@
+//===- EngineWeights.h - Weights in the form that compiled code reads -----===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEM_TOOLS_STEM_RUN_ENGINEWEIGHTS_H
+#define STEM_TOOLS_STEM_RUN_ENGINEWEIGHTS_H
+
+#include "stem-c/Runtime.h"
+#include "stem/Model/Checkpoint.h"
+#include "stem/Runtime/Arena.h"
+
+#include <map>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace stem {
+
+/// The parameters and tables that a compiled module asks for, in one piece of
+/// memory. A tensor that is read packed and plain is held in both forms.
+class EngineWeights {
+public:
+  /// Lays out what the entries and tables need; nothing is read yet.
+  EngineWeights(std::span<const stem_entry *const> entries,
+                std::span<const stem_table_info> tables);
+
+  int64_t parameterBytes() const { return bytesOfParameters; }
+  int64_t tableBytes() const { return bytesOfTables; }
+
+  /// Reads everything, on the threads of the context; source pages are
+  /// released as they are done with.
+  void load(const TensorSource &source, stem_context *context);
+
+  /// The tensor for a parameter argument of an entry.
+  stem_tensor tensor(const stem_argument &argument) const;
+
+  /// Opens the tables in their order.
+  void openTables(stem_context *context, stem_table_store *store) const;
+
+private:
+  struct Slot {
+    stem_argument argument;
+    int64_t offset;
+    int64_t bytes;
+    stem_packed packed; ///< what a packed argument points to, once loaded
+  };
+
+  void loadSlot(Slot &slot, const TensorSource &source, stem_context *context);
+
+  std::map<std::pair<std::string, bool>, Slot> slots;
+  std::vector<stem_table_info> tables;
+  std::vector<int64_t> tableOffsets;
+  int64_t bytesOfParameters = 0;
+  int64_t bytesOfTables = 0;
+  Arena memory;
+};
+
+} // namespace stem
+
+#endif // STEM_TOOLS_STEM_RUN_ENGINEWEIGHTS_H
