@@ -7,8 +7,6 @@
 
 #include "stem/Reference/ReferenceValue.h"
 
-#include "llvm/ADT/StringRef.h"
-
 using namespace stem;
 
 ReferenceTensor stem::transposed(const ReferenceTensor &matrix) {
