@@ -74,7 +74,9 @@ base() {
   echo "$commit"
 }
 
-sources() { git ls-files --cached --others --exclude-standard -- "$@"; }
+sources() {
+  git ls-files --cached --others --exclude-standard -- "$@" 2>/dev/null
+}
 
 stage_packages() { scripts/install-packages.sh --build; }
 
