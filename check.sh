@@ -61,6 +61,9 @@ llvm_bin=/usr/lib/llvm-22/bin
 mkdir -p "$logs"
 skipped=77 # what a stage returns that did not run; it said why
 
+# In a container the folder may belong to another user.
+git() { command git -c safe.directory="$PWD" "$@"; }
+
 # The commit that changes are measured against.
 base() {
   local commit
@@ -104,7 +107,7 @@ name_models() {
 
 stage_format() {
   sources '*.cpp' '*.h' '*.c' | grep -v '^test/data/' |
-    xargs clang-format-22 --dry-run -Werror
+    xargs -r clang-format-22 --dry-run -Werror
 }
 
 stage_lint() { scripts/lint.py --self-test && scripts/lint.py; }
