@@ -59,6 +59,8 @@ asan=build/asan
 logs=build/check
 llvm_bin=/usr/lib/llvm-22/bin
 mkdir -p "$logs"
+# Compiled modules of the tests, not those of the person who runs them.
+export STEM_CACHE_DIR=$PWD/$logs/compiled
 skipped=77 # what a stage returns that did not run; it said why
 
 # In a container the folder may belong to another user.

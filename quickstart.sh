@@ -23,6 +23,7 @@ esac
 needed_gb=6
 out=build/quickstart
 run=build/release/bin/stem-run
+export STEM_CACHE_DIR=$PWD/$out/compiled
 
 cat <<TEXT
 This takes up to 30 minutes and ${needed_gb} GB of disk on a machine with 2 cores, most of

@@ -20,7 +20,7 @@ config.environment["PATH"] = os.pathsep.join([
 # A variable of one CHECK-LABEL block does not reach into the next.
 config.environment["FILECHECK_OPTS"] = "--enable-var-scope"
 # The cache of compiled modules, not the one of the person who runs the tests.
-config.environment["XDG_CACHE_HOME"] = os.path.join(
+config.environment["STEM_CACHE_DIR"] = os.path.join(
     config.test_exec_root, "cache")
 
 config.substitutions += [
