@@ -132,6 +132,13 @@ STEM_EXPORT void stem_packed_matmul(stem_context *context, const void *a,
                                     int64_t ldc, int64_t m, int64_t k,
                                     int64_t n, int32_t accumulate);
 
+/* out (count x rows, row stride ldo): out[t, k] = B[k, ids[t]] in f32. Ids lie
+   in [0, columns). Single-threaded. */
+STEM_EXPORT void stem_packed_gather(const void *b, int32_t b_dtype,
+                                    int64_t b_rows, int64_t b_columns,
+                                    const int32_t *ids, int64_t count,
+                                    float *out, int64_t ldo);
+
 /*===-- Key-value cache ----------------------------------------------------===*/
 
 #define STEM_KV_PAGE 64

@@ -60,7 +60,7 @@ static void readUse(OpOperand &use, IdVector &vector, int64_t tokens,
   } else if (isa<RotaryAnglesOp>(op)) {
     vector.role = Role::Positions;
   } else if (auto embedding = dyn_cast<EmbeddingOp>(op)) {
-    lowerBound(vector, rowsOf(embedding.getWeight()));
+    lowerBound(vector, getWeightShape(embedding.getWeight().getType()).outputs);
   } else if (auto lookup = dyn_cast<LookupOp>(op)) {
     lowerBound(vector, rowsOf(lookup.getRows()));
   } else if (auto ffn = dyn_cast<FusedFFNOp>(op)) {

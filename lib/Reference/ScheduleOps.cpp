@@ -39,6 +39,26 @@ static LogicalResult evaluate(Machine &machine, PackedMatmulOp op) {
   return machine.set(op, op.getResults().front(), std::move(acc));
 }
 
+static LogicalResult evaluate(Machine &machine, PackedGatherOp op) {
+  if (op.getResults().empty())
+    return op.emitError("the interpreter runs this op on tensors only");
+  const ReferenceTensor &ids = machine.tensor(op.getIds());
+  const ReferenceTensor &b = machine.tensor(op.getB());
+  ReferenceTensor out = machine.tensor(op.getOut());
+  if (failed(expectSize(op, "rows of out", out.shape[0], ids.size())))
+    return failure();
+  for (int64_t t = 0; t < ids.size(); ++t) {
+    int64_t id = toInteger(ids.values[t]);
+    if (id < 0 || id >= b.shape[1])
+      return op.emitError()
+             << "id " << id << " at token " << t
+             << " is outside of a matrix of " << b.shape[1] << " columns";
+    for (int64_t k = 0; k < b.shape[0]; ++k)
+      out.at(t, k) = b.at(k, id);
+  }
+  return machine.set(op, op.getResults().front(), std::move(out));
+}
+
 // Positions and heads are i32 where they come from.
 static constexpr int64_t kLargestIndex = int64_t{1} << 31;
 
@@ -72,6 +92,8 @@ static LogicalResult evaluate(Machine &machine, KVPageOp op) {
 }
 
 Evaluated reference::evaluateScheduleOp(Machine &machine, Operation *op) {
+  if (auto gather = dyn_cast<PackedGatherOp>(op))
+    return evaluate(machine, gather);
   if (auto matmul = dyn_cast<PackedMatmulOp>(op))
     return evaluate(machine, matmul);
   if (auto page = dyn_cast<KVPageOp>(op))

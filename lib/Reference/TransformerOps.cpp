@@ -66,18 +66,20 @@ LogicalResult reference::finishFFN(Machine &machine, Operation *op,
 static LogicalResult evaluate(Machine &machine, EmbeddingOp op) {
   const ReferenceTensor &ids = machine.tensor(op.getIds());
   const ReferenceTensor &weight = machine.tensor(op.getWeight());
-  int64_t columns = weight.shape[1];
+  // Packed: K x N, a row of the embedding is a column.
+  bool isPacked = isa<PackedType>(op.getWeight().getType());
+  int64_t rows = weight.shape[isPacked ? 1 : 0];
+  int64_t columns = weight.shape[isPacked ? 0 : 1];
   auto result = machine.allocate(op, {ids.size(), columns});
   if (failed(result))
     return failure();
   for (int64_t t = 0; t < ids.size(); ++t) {
     int64_t id = toInteger(ids.values[t]);
-    if (id < 0 || id >= weight.shape[0])
-      return op.emitError()
-             << "id " << id << " at token " << t
-             << " is outside of a matrix of " << weight.shape[0] << " rows";
+    if (id < 0 || id >= rows)
+      return op.emitError() << "id " << id << " at token " << t
+                            << " is outside of a matrix of " << rows << " rows";
     for (int64_t j = 0; j < columns; ++j)
-      result->at(t, j) = weight.at(id, j);
+      result->at(t, j) = isPacked ? weight.at(j, id) : weight.at(id, j);
   }
   return machine.set(op, op.getResult(), std::move(*result));
 }

@@ -183,6 +183,28 @@ void stem::packWeight(const PackTarget &target, int64_t first, int64_t count,
     packFrom<BF16, true>(target, first, count, source);
 }
 
+void stem_packed_gather(const void *b, int32_t dtype, int64_t rows,
+                        int64_t columns, const int32_t *ids, int64_t count,
+                        float *out, int64_t ldo) {
+  bool isF32 = dtype == STEM_F32;
+  // A panel holds its rows one after the other; bf16 rows come in pairs.
+  int64_t panelElements = (isF32 ? rows : (rows + 1) / 2 * 2) * STEM_PANEL;
+  for (int64_t t = 0; t < count; ++t) {
+    int64_t first = ids[t] / STEM_PANEL * panelElements;
+    int64_t column = ids[t] % STEM_PANEL;
+    float *row = out + t * ldo;
+    if (isF32) {
+      const float *panel = static_cast<const float *>(b) + first;
+      for (int64_t k = 0; k < rows; ++k)
+        row[k] = panel[k * STEM_PANEL + column];
+      continue;
+    }
+    const BF16 *panel = static_cast<const BF16 *>(b) + first;
+    for (int64_t k = 0; k < rows; ++k)
+      row[k] = toF32(panel[(k / 2 * STEM_PANEL + column) * 2 + k % 2]);
+  }
+}
+
 void stem::packMatrix(const PackTarget &target, int64_t first, int64_t count,
                       const PackSource &source) {
   checkRange("packMatrix", target, target.k, target.n, first, count, source);

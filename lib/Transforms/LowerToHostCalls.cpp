@@ -28,6 +28,7 @@ static constexpr std::pair<llvm::StringLiteral, llvm::StringLiteral>
         {"stem_check_ids", "ippll"},
         {"stem_parallel_for", "vplpp"},
         {"stem_packed_matmul", "vpplpillllplllli"},
+        {"stem_packed_gather", "vpillplpl"},
         {"stem_kv_append", "vplplplppl"},
         {"stem_kv_page", "pplilli"},
         {"stem_table_make_plan", "ippplp"},
@@ -291,6 +292,28 @@ struct ConvertPackedMatmul : ToRuntimeCall<PackedMatmulOp> {
   }
 };
 
+// Pattern: packed_gather ids, b into out -> stem_packed_gather
+struct ConvertPackedGather : ToRuntimeCall<PackedGatherOp> {
+  using ToRuntimeCall::ToRuntimeCall;
+  LogicalResult
+  matchAndRewrite(PackedGatherOp op, OpAdaptor adaptor,
+                  ConversionPatternRewriter &rewriter) const override {
+    Location loc = op.getLoc();
+    Rows ids = getRows(rewriter, loc, op.getIds(), adaptor.getIds());
+    Rows out = getRows(rewriter, loc, op.getOut(), adaptor.getOut());
+    PackedType b = op.getB().getType();
+    HostBuilder builder(op);
+    builder.setListener(rewriter.getListener());
+    builder.call("stem_packed_gather",
+                 {adaptor.getB(),
+                  builder.i32(*getRuntimeType(b.getElementType())),
+                  builder.i64(b.getRows()), builder.i64(b.getColumns()),
+                  ids.data, ids.count, out.data, out.stride});
+    rewriter.eraseOp(op);
+    return success();
+  }
+};
+
 // Pattern: kv_append k, v at positions of sequences -> stem_kv_append
 struct ConvertKVAppend : ToRuntimeCall<KVAppendOp> {
   using ToRuntimeCall::ToRuntimeCall;
@@ -335,5 +358,6 @@ struct ConvertKVPage : ToRuntimeCall<KVPageOp> {
 
 void stem::populateStemToHostPatterns(const LLVMTypeConverter &converter,
                                       RewritePatternSet &patterns) {
-  patterns.add<ConvertPackedMatmul, ConvertKVAppend, ConvertKVPage>(converter);
+  patterns.add<ConvertPackedMatmul, ConvertPackedGather, ConvertKVAppend,
+               ConvertKVPage>(converter);
 }

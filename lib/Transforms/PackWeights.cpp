@@ -127,6 +127,11 @@ struct PackWeightsPass
     }
     if (uses.empty())
       return;
+    // A tied embedding reads the packed form too: the matrix is held once.
+    for (OpOperand &use : load->getUses())
+      if (auto embedding = dyn_cast<EmbeddingOp>(use.getOwner()))
+        if (use.get() == embedding.getWeight())
+          uses.push_back(&use);
     OpBuilder builder(load);
     auto packed =
         ParamLoadOp::create(builder, load.getLoc(), type, load.getParamAttr());

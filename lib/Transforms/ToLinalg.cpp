@@ -45,7 +45,8 @@ struct ToLinalgPass : public stem::impl::StemToLinalgPassBase<ToLinalgPass> {
                            linalg::LinalgDialect, math::MathDialect,
                            scf::SCFDialect, tensor::TensorDialect>();
     target.addIllegalDialect<StemDialect>();
-    target.addLegalOp<PackedMatmulOp, KVAppendOp, KVPageOp, TableRowsOp>();
+    target.addLegalOp<PackedMatmulOp, PackedGatherOp, KVAppendOp, KVPageOp,
+                      TableRowsOp>();
 
     ToLinalgOptions options = {ffnBlock, vocabularyBlock};
     RewritePatternSet patterns(&getContext());

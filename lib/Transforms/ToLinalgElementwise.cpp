@@ -207,13 +207,26 @@ Value gatherRows(OpBuilder &b, Location loc, Value ids, Value matrix,
 }
 
 // Pattern: embedding(ids, w) -> w[ids[t], j]
+// Pattern: embedding(ids, packed) -> packed_gather(ids, packed)
 struct LowerEmbedding : OpRewritePattern<EmbeddingOp> {
   using OpRewritePattern::OpRewritePattern;
 
   LogicalResult matchAndRewrite(EmbeddingOp op,
                                 PatternRewriter &b) const override {
-    b.replaceOp(op, gatherRows(b, op.getLoc(), op.getIds(), op.getWeight(),
-                               op.getType()));
+    Location loc = op.getLoc();
+    if (!isa<PackedType>(op.getWeight().getType())) {
+      b.replaceOp(
+          op, gatherRows(b, loc, op.getIds(), op.getWeight(), op.getType()));
+      return success();
+    }
+    Value out = emptyTensor(b, loc,
+                            {tensor::getMixedSize(b, loc, op.getIds(), 0),
+                             b.getIndexAttr(op.getType().getDimSize(1))},
+                            b.getF32Type());
+    out = PackedGatherOp::create(b, loc, out.getType(), op.getIds(),
+                                 op.getWeight(), out)
+              .getResult(0);
+    b.replaceOp(op, convertTensor(b, loc, out, op.getType().getElementType()));
     return success();
   }
 };

@@ -28,8 +28,8 @@ bool isGraphOp(Operation *op) {
       isa<func::FuncDialect, arith::ArithDialect>(op->getDialect()))
     return true;
   // The schedule ops belong to later phases.
-  if (isa<PackedMatmulOp, KVAppendOp, KVPageOp, ThreadIndexOp, ParallelCallOp,
-          FusedFFNOp>(op))
+  if (isa<PackedMatmulOp, PackedGatherOp, KVAppendOp, KVPageOp, ThreadIndexOp,
+          ParallelCallOp, FusedFFNOp>(op))
     return false;
   return isa<StemDialect>(op->getDialect()) || isa<linalg::TransposeOp>(op) ||
          isa<tensor::EmptyOp>(op);

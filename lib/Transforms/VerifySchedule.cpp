@@ -30,8 +30,8 @@ bool isScheduleOp(Operation *op) {
       isa<func::FuncDialect, arith::ArithDialect>(op->getDialect()))
     return true;
   // Bound to arguments, or made by the structured phase.
-  if (isa<ParamLoadOp, TableLoadOp, PackedMatmulOp, KVAppendOp, KVPageOp,
-          AttendOp, ThreadIndexOp, ParallelCallOp>(op))
+  if (isa<ParamLoadOp, TableLoadOp, PackedMatmulOp, PackedGatherOp, KVAppendOp,
+          KVPageOp, AttendOp, ThreadIndexOp, ParallelCallOp>(op))
     return false;
   return isa<StemDialect>(op->getDialect());
 }

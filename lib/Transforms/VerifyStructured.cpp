@@ -32,7 +32,7 @@ bool isStructuredOp(Operation *op) {
     return isa<arith::ConstantOp>(op) ||
            llvm::none_of(op->getResultTypes(), llvm::IsaPred<TensorType>);
   return isa<ModuleOp, ParamOp, TableOp, TableRowsOp, PackedMatmulOp,
-             KVAppendOp, KVPageOp>(op) ||
+             PackedGatherOp, KVAppendOp, KVPageOp>(op) ||
          isa<func::FuncDialect, linalg::LinalgDialect, scf::SCFDialect,
              tensor::TensorDialect>(op->getDialect());
 }

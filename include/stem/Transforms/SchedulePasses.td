@@ -45,8 +45,8 @@ def StemPackWeightsPass : Pass<"stem-pack-weights", "::mlir::ModuleOp"> {
   let description = [{
     The value of a `stem.param` that is used only as the weight of matrix
     products becomes `!stem.packed`, through calls too; the loader packs it
-    once. A matrix that is also read otherwise (a tied embedding) is loaded in
-    both forms. Matrices that are not parameters stay as they are.
+    once. A tied embedding reads the packed form as well; a matrix that is also
+    read otherwise is loaded in both forms. Matrices that are not parameters stay as they are.
 
     Runs after `stem-fuse-ffn` and `stem-specialize`, before `stem-bind-params`.
     NOTE: only f32 and bf16 matrices can be packed.

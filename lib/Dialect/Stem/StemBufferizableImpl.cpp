@@ -43,6 +43,29 @@ struct PackedMatmulModel
   }
 };
 
+struct PackedGatherModel
+    : DstBufferizableOpInterfaceExternalModel<PackedGatherModel,
+                                              PackedGatherOp> {
+  bool bufferizesToMemoryRead(Operation *op, OpOperand &operand,
+                              const AnalysisState &) const {
+    return operand.get() != cast<PackedGatherOp>(op).getOut();
+  }
+
+  LogicalResult bufferize(Operation *op, RewriterBase &rewriter,
+                          const BufferizationOptions &options,
+                          BufferizationState &state) const {
+    auto gather = cast<PackedGatherOp>(op);
+    FailureOr<Value> ids = getBuffer(rewriter, gather.getIds(), options, state);
+    FailureOr<Value> out = getBuffer(rewriter, gather.getOut(), options, state);
+    if (failed(ids) || failed(out))
+      return failure();
+    PackedGatherOp::create(rewriter, op->getLoc(), TypeRange(), *ids,
+                           gather.getB(), *out);
+    replaceOpWithBufferizedValues(rewriter, op, *out);
+    return success();
+  }
+};
+
 struct KVAppendModel
     : BufferizableOpInterface::ExternalModel<KVAppendModel, KVAppendOp> {
   bool bufferizesToMemoryRead(Operation *, OpOperand &,
@@ -129,6 +152,7 @@ struct TableRowsModel
 void stem::registerBufferizableModels(DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *context, StemDialect *) {
     PackedMatmulOp::attachInterface<PackedMatmulModel>(*context);
+    PackedGatherOp::attachInterface<PackedGatherModel>(*context);
     KVAppendOp::attachInterface<KVAppendModel>(*context);
     TableRowsOp::attachInterface<TableRowsModel>(*context);
   });

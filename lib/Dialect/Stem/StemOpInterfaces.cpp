@@ -39,6 +39,13 @@ void PackedMatmulOp::getEffects(Effects &effects) {
   effects.emplace_back(MemoryEffects::Write::get(), &getAccMutable());
 }
 
+void PackedGatherOp::getEffects(Effects &effects) {
+  if (!isa<MemRefType>(getOut().getType()))
+    return;
+  effects.emplace_back(MemoryEffects::Read::get(), &getIdsMutable());
+  effects.emplace_back(MemoryEffects::Write::get(), &getOutMutable());
+}
+
 void KVAppendOp::getEffects(Effects &effects) {
   for (OpOperand *operand : {&getKMutable(), &getVMutable(),
                              &getPositionsMutable(), &getSequencesMutable()})
@@ -145,20 +152,20 @@ static OpCost matrixCost(Operation *op, Value x, ArrayRef<Value> weights,
 }
 
 /// A gather reads the rows that the tokens name, not the whole matrix.
-static OpCost gatherCost(Value matrix, Value result, int64_t tokens) {
-  int64_t columns = cast<ShapedType>(matrix.getType()).getDimSize(1);
+static OpCost gatherCost(Type matrix, Value result, int64_t tokens) {
+  auto row = cast<ShapedType>(result.getType());
   int64_t rows = rowsOf(result, tokens);
-  auto element = cast<ShapedType>(matrix.getType()).getElementType();
-  int64_t row = columns * element.getIntOrFloatBitWidth() / 8;
-  return {0, rows * (row + 4) + countBytes(result.getType(), tokens),
-          countElements(matrix.getType(), tokens)};
+  int64_t elements = countElements(matrix, tokens);
+  int64_t width = elements == 0 ? 0 : countBytes(matrix, tokens) / elements;
+  return {0, rows * (row.getDimSize(1) * width + 4) + countBytes(row, tokens),
+          elements};
 }
 
 // SiLU and the product: exp, add, divide, two multiplies.
 static constexpr int64_t kGateFlops = 5;
 
 OpCost EmbeddingOp::getCost(int64_t tokens) {
-  return gatherCost(getWeight(), getResult(), tokens);
+  return gatherCost(getWeight().getType(), getResult(), tokens);
 }
 
 OpCost RMSNormOp::getCost(int64_t tokens) {
@@ -212,7 +219,7 @@ OpCost CrossEntropyOp::getCost(int64_t tokens) {
 }
 
 OpCost LookupOp::getCost(int64_t tokens) {
-  return gatherCost(getRows(), getResult(), tokens);
+  return gatherCost(getRows().getType(), getResult(), tokens);
 }
 
 OpCost GatedFFNOp::getCost(int64_t tokens) {

@@ -129,7 +129,8 @@ LogicalResult EmbeddingOp::verify() {
     return failure();
   // C2
   return expectSize(*this, "columns of the result", dim(getResult(), 1),
-                    dim(getWeight(), 1), "the columns of the weight");
+                    getWeightShape(getWeight().getType()).inputs,
+                    "the columns of the weight");
 }
 
 LogicalResult RMSNormOp::verify() {
@@ -406,6 +407,30 @@ LogicalResult SelectUpOp::verify() {
 // Schedule
 //===----------------------------------------------------------------------===//
 
+/// One result of the type of the destination on tensors, none on buffers.
+static LogicalResult verifyDestination(Operation *op, Value input,
+                                       Value destination, const char *name) {
+  bool onTensors = isa<RankedTensorType>(destination.getType());
+  if (isa<RankedTensorType>(input.getType()) == onTensors &&
+      op->getNumResults() == (onTensors ? 1 : 0) &&
+      (!onTensors || op->getResult(0).getType() == destination.getType()))
+    return success();
+  return op->emitOpError() << "must have one result of the type of " << name
+                           << " on tensors and none on buffers";
+}
+
+LogicalResult PackedGatherOp::verify() {
+  // C1
+  if (failed(expectSize(*this, "rows of out", dim(getOut(), 0),
+                        dim(getIds(), 0), "the number of ids")) ||
+      // C2
+      failed(expectSize(*this, "columns of out", dim(getOut(), 1),
+                        getB().getType().getRows(), "the rows of b")))
+    return failure();
+  // C3
+  return verifyDestination(*this, getIds(), getOut(), "out");
+}
+
 LogicalResult PackedMatmulOp::verify() {
   PackedType b = getB().getType();
   // C1
@@ -418,12 +443,8 @@ LogicalResult PackedMatmulOp::verify() {
     return emitOpError() << "a and b must have the same element type, got "
                          << element << " and " << b.getElementType();
   // C3
-  bool onTensors = isa<RankedTensorType>(getAcc().getType());
-  if (isa<RankedTensorType>(getA().getType()) != onTensors ||
-      getResults().size() != (onTensors ? 1 : 0) ||
-      (onTensors && getResults().front().getType() != getAcc().getType()))
-    return emitOpError("must have one result of the type of acc on tensors and "
-                       "none on buffers");
+  if (failed(verifyDestination(*this, getA(), getAcc(), "acc")))
+    return failure();
   // C4
   int64_t k = dim(getA(), 1), n = dim(getAcc(), 1);
   if ((!ShapedType::isDynamic(k) && k > b.getRows()) ||

@@ -161,4 +161,26 @@ TEST(Pack, RefusesWhatDoesNotFit) {
                  "a packed matrix of -1 x 1 elements has no size");
 }
 
+TEST(Pack, gatherReadsColumnsOfThePackedMatrix) {
+  // K = 5 (odd: the last pair of bf16 rows is padded), N = 70 (two panels).
+  constexpr int64_t k = 5, n = 70;
+  std::vector<float> source(n * k);
+  for (int64_t i = 0; i < n * k; ++i)
+    source[i] = static_cast<float>(i % 61) - 30; // exact in bf16
+  const int32_t ids[] = {69, 0, 63, 64, 0};
+  for (stem_dtype dtype : {STEM_F32, STEM_BF16}) {
+    std::vector<float> packed(packedBytes(dtype, k, n) / 4 + 16);
+    void *data = packed.data();
+    size_t space = packed.size() * 4;
+    std::align(64, packedBytes(dtype, k, n), data, space);
+    packWeight({data, dtype, k, n}, 0, n, {source.data(), STEM_F32, k});
+    std::vector<float> out(5 * 7, -1);
+    stem_packed_gather(data, dtype, k, n, ids, 5, out.data(), 7);
+    for (int64_t t = 0; t < 5; ++t)
+      for (int64_t j = 0; j < 7; ++j)
+        EXPECT_EQ(out[t * 7 + j], j < k ? source[ids[t] * k + j] : -1)
+            << t << ", " << j;
+  }
+}
+
 } // namespace

@@ -45,6 +45,30 @@ def Stem_PackedMatmulOp : Stem_Op<"packed_matmul", [
   }];
 }
 
+def Stem_PackedGatherOp : Stem_Op<"packed_gather", [
+    DestinationStyleOpInterface,
+    DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
+  let summary = "Columns of a packed matrix by id";
+  let description = [{
+    `out[t, k] = b[k, ids[t]]` in f32: the embedding of a model whose head has
+    the same matrix, so that it is held once.
+
+    Constraints: C1 `ids` and `out` have the same number of rows; C2 `out` has
+    as many columns as `b` has rows; C3 on tensors there is one result of the
+    type of `out`, on buffers none.
+  }];
+  let arguments = (ins Stem_AnyIdVector:$ids, Stem_PackedType:$b,
+                       Stem_AnyF32Matrix:$out);
+  let results = (outs Variadic<2DTensorOf<[F32]>>:$results);
+  let assemblyFormat = [{
+    $ids `,` $b `into` $out attr-dict `:` functional-type(operands, $results)
+  }];
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    ::mlir::MutableOperandRange getDpsInitsMutable() { return getOutMutable(); }
+  }];
+}
+
 def Stem_KVAppendOp : Stem_Op<"kv_append", [
     DeclareOpInterfaceMethods<MemoryEffectsOpInterface>,
     DeclareOpInterfaceMethods<Stem_TokenwiseOpInterface>]> {

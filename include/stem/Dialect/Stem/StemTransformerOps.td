@@ -13,6 +13,8 @@ def Stem_EmbeddingOp : Stem_PureTokenwiseOp<"embedding"> {
   let description = [{
     `result[t] = weight[ids[t]]`, converted to the result's element type. An
     id outside the matrix is refused when a step starts, before any op runs.
+    The weight is `[V, D]`, or packed `D x V` where a tied head reads the same
+    matrix.
 
     Constraints: C1 the result has as many rows as there are ids; C2 the
     result has the columns of the weight.
@@ -21,7 +23,8 @@ def Stem_EmbeddingOp : Stem_PureTokenwiseOp<"embedding"> {
     %x = stem.embedding %ids, %w : tensor<?xi32>, tensor<49152x576xbf16> -> tensor<?x576xf32>
     ```
   }];
-  let arguments = (ins Stem_IdVector:$ids, Stem_FloatMatrix:$weight);
+  let arguments = (ins Stem_IdVector:$ids,
+                       AnyTypeOf<[Stem_FloatMatrix, Stem_PackedType]>:$weight);
   let results = (outs Stem_FloatMatrix:$result);
   let assemblyFormat = [{
     $ids `,` $weight attr-dict `:` type($ids) `,` type($weight) `->` type($result)
