@@ -152,15 +152,17 @@ stage_tidy() {
     return 0
   fi
   echo "${#files[@]} files"
+  local status=0
   printf '%s\n' "${files[@]}" |
     timeout 480 xargs -n 4 -P "$jobs" clang-tidy-22 --quiet -p $release \
-      2>"$logs/tidy.err"
-  local status=$?
+      >"$logs/tidy.out" 2>"$logs/tidy.err" || status=$?
+  cat "$logs/tidy.out"
   if [ $status = 124 ]; then
-    echo "stopped after 8 minutes: not every file was looked at"
-    return 0
+    echo "stopped after 8 minutes: $(grep -c 'Processing file' "$logs/tidy.err") files were looked at"
+    ! grep -q ' error: ' "$logs/tidy.out"
+    return
   fi
-  [ $status = 0 ] || grep -v 'warnings generated' "$logs/tidy.err"
+  [ $status = 0 ] || grep -vE 'warnings? generated|Processing file' "$logs/tidy.err"
   return $status
 }
 
