@@ -1,0 +1,156 @@
+//===- CommandLine.cpp - What the commands of stem-run share --------------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "CommandLine.h"
+
+#include "stem/Support/Format.h"
+
+#include <charconv>
+#include <cstdio>
+
+using namespace stem;
+
+CLI::App *stem::addCommand(CLI::App &app, const std::string &name,
+                           const std::string &summary,
+                           const std::string &footer) {
+  CLI::App *command = app.add_subcommand(name, summary);
+  command->footer("\n" + footer);
+  return command;
+}
+
+void stem::addJsonOption(CLI::App &command, bool &json) {
+  command.add_flag("--json", json,
+                   "Print the result as one JSON object on standard output; "
+                   "everything else goes to standard error");
+}
+
+void stem::addThreadsOption(CLI::App &command, int &threads) {
+  command.add_option("--threads", threads, "Threads (default: physical cores)")
+      ->check(CLI::Range(1, 1024))
+      ->type_name("N");
+}
+
+void stem::addCompileOptions(CLI::App &command, CompileArguments &arguments) {
+  const std::string group = "Compiling";
+  command
+      .add_option("--dtype", arguments.dtype,
+                  "Type of weights and products: f32 or bf16 (default: the "
+                  "model's own; sums, norms and softmax are f32 in both)")
+      ->check(CLI::IsMember({"f32", "bf16"}))
+      ->type_name("TYPE")
+      ->group(group);
+  addThreadsOption(command, arguments.threads);
+  command.get_option("--threads")->group(group);
+  command
+      .add_option("--max-isa", arguments.maxIsa,
+                  "Use no newer instructions than these: native, avx2, avx512 "
+                  "or avx512bf16 (default: native)")
+      ->check(CLI::IsMember({"native", "avx2", "avx512", "avx512bf16"}))
+      ->type_name("ISA")
+      ->group(group);
+  command
+      .add_option("--dump-ir", arguments.dumpDirectory,
+                  "Write the module after each phase into this folder; "
+                  "stem-opt reads these files")
+      ->type_name("DIR")
+      ->group(group);
+  command
+      .add_option("--cache-dir", arguments.cacheDirectory,
+                  "Keep compiled modules here (default: stem/ in "
+                  "$XDG_CACHE_HOME or ~/.cache)")
+      ->type_name("DIR")
+      ->group(group);
+  command
+      .add_flag("--no-compile-cache", arguments.noCompileCache,
+                "Compile anew and keep nothing")
+      ->group(group);
+}
+
+stem_isa stem::parseIsa(const std::string &name) {
+  if (name == "avx2")
+    return STEM_ISA_AVX2;
+  if (name == "avx512")
+    return STEM_ISA_AVX512;
+  return name == "avx512bf16" ? STEM_ISA_AVX512_BF16 : STEM_ISA_NATIVE;
+}
+
+ContextHandle stem::createContext(int threads, stem_isa maxIsa) {
+  const stem_context_options options{sizeof(options), threads, maxIsa};
+  stem_context *context = nullptr;
+  if (stem_context_create(&options, &context) != STEM_OK)
+    fail("--threads={}: the threads cannot be started", threads);
+  return ContextHandle(context);
+}
+
+EngineOptions stem::engineOptions(const CompileArguments &arguments) {
+  EngineOptions options;
+  if (!arguments.dtype.empty())
+    options.dtype = arguments.dtype == "f32" ? DType::F32 : DType::BF16;
+  options.threads = arguments.threads;
+  options.maxIsa = parseIsa(arguments.maxIsa);
+  options.dumpDirectory = arguments.dumpDirectory;
+  options.cacheDirectory = arguments.cacheDirectory;
+  options.useCache = !arguments.noCompileCache;
+  options.onPlan = [](const std::string &plan) {
+    fmt::print(stderr, "{}\n", plan);
+  };
+  return options;
+}
+
+std::unique_ptr<Engine> stem::createEngine(const Checkpoint &checkpoint,
+                                           const EngineOptions &options) {
+  std::unique_ptr<Engine> engine = Engine::create(checkpoint, options);
+  fmt::print(stderr, "{}\n", describeEngine(engine->report()));
+  if (!engine->report().dtypeNote.empty())
+    printNote(engine->report().dtypeNote);
+  return engine;
+}
+
+std::string stem::describeEngine(const EngineReport &report) {
+  return fmt::format("{} in {} ({}, {}, {} thread{}); weights read in {}",
+                     report.cacheHit ? "found compiled" : "compiled",
+                     formatSeconds(report.compileSeconds), report.isa,
+                     report.dtype == DType::F32 ? "f32" : "bf16",
+                     report.threads, report.threads == 1 ? "" : "s",
+                     formatSeconds(report.loadSeconds));
+}
+
+Checkpoint stem::openModel(const std::filesystem::path &path) {
+  Checkpoint checkpoint = Checkpoint::open(path);
+  for (const std::string &warning : checkpoint.warnings())
+    printWarning(warning);
+  return checkpoint;
+}
+
+std::vector<int64_t> stem::parseIntegers(const std::string &text,
+                                         std::string_view flag) {
+  std::vector<int64_t> result;
+  for (size_t begin = 0; begin <= text.size() && !text.empty();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    std::string_view item = std::string_view(text).substr(begin, end - begin);
+    while (!item.empty() && item.front() == ' ')
+      item.remove_prefix(1);
+    int64_t value = 0;
+    const auto [rest, code] =
+        std::from_chars(item.data(), item.data() + item.size(), value);
+    if (code != std::errc() || rest != item.data() + item.size())
+      throw UsageError(
+          fmt::format("{}={}: \"{}\" is not an integer; give a list like 1,2,3",
+                      flag, text, item));
+    result.push_back(value);
+    begin = end + 1;
+  }
+  return result;
+}
+
+void stem::printNote(const std::string &text) {
+  fmt::print(stderr, "note: {}\n", text);
+}
+
+void stem::printWarning(const std::string &text) {
+  fmt::print(stderr, "warning: {}\n", text);
+}

@@ -1,0 +1,102 @@
+//===- CommandLine.h - What the commands of stem-run share ----------------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEM_TOOLS_STEM_RUN_COMMANDLINE_H
+#define STEM_TOOLS_STEM_RUN_COMMANDLINE_H
+
+#include "Engine.h"
+#include "stem-c/Runtime.h"
+#include "stem/Model/Checkpoint.h"
+#include "stem/Support/Error.h"
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace stem {
+
+/// A command line that parses but asks for what cannot be; exits with 2.
+class UsageError : public Error {
+public:
+  using Error::Error;
+};
+
+/// \name The commands, one file each
+/// Each adds its subcommand, whose callback runs it.
+/// @{
+void addImportCommand(CLI::App &app);
+void addConvertCommand(CLI::App &app);
+void addEvalCommand(CLI::App &app);
+void addGenerateCommand(CLI::App &app);
+void addInspectCommand(CLI::App &app);
+void addBenchCommand(CLI::App &app);
+/// @}
+
+/// A subcommand whose --help ends with `footer`: examples, and what comes next.
+CLI::App *addCommand(CLI::App &app, const std::string &name,
+                     const std::string &summary, const std::string &footer);
+
+/// --json: the result as one object on standard output, all else on standard
+/// error.
+void addJsonOption(CLI::App &command, bool &json);
+
+/// What every command that compiles takes.
+struct CompileArguments {
+  std::string dtype;
+  int threads = 0;
+  std::string maxIsa = "native";
+  std::filesystem::path dumpDirectory;
+  std::filesystem::path cacheDirectory;
+  bool noCompileCache = false;
+};
+
+void addCompileOptions(CLI::App &command, CompileArguments &arguments);
+
+/// --threads alone, for a command that computes without compiling.
+void addThreadsOption(CLI::App &command, int &threads);
+
+stem_isa parseIsa(const std::string &name);
+
+struct ContextDeleter {
+  void operator()(stem_context *context) const {
+    stem_context_destroy(context);
+  }
+};
+using ContextHandle = std::unique_ptr<stem_context, ContextDeleter>;
+
+/// Threads for what a command computes itself.
+ContextHandle createContext(int threads, stem_isa maxIsa = STEM_ISA_NATIVE);
+
+/// The engine's options, all but the sizes. The plan is printed to standard
+/// error.
+EngineOptions engineOptions(const CompileArguments &arguments);
+
+/// Compiles and loads, saying so on standard error where it takes time.
+std::unique_ptr<Engine> createEngine(const Checkpoint &checkpoint,
+                                     const EngineOptions &options);
+
+/// "compiled in 2.1 s for avx512, bf16, 2 threads; weights read in 0.4 s".
+std::string describeEngine(const EngineReport &report);
+
+/// Opens a model and prints its warnings to standard error.
+Checkpoint openModel(const std::filesystem::path &path);
+
+/// "1,2,3" as integers; a UsageError names `flag` and what is not one.
+std::vector<int64_t> parseIntegers(const std::string &text,
+                                   std::string_view flag);
+
+/// Writes to standard error: "note: ..." and "warning: ...".
+void printNote(const std::string &text);
+void printWarning(const std::string &text);
+
+} // namespace stem
+
+#endif // STEM_TOOLS_STEM_RUN_COMMANDLINE_H

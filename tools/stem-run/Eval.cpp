@@ -1,0 +1,271 @@
+//===- Eval.cpp - stem-run eval -----------------------------------------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Eval.h"
+
+#include "Json.h"
+#include "Progress.h"
+#include "Statistics.h"
+#include "Tokenizing.h"
+#include "stem/Runtime/Arena.h"
+#include "stem/Support/Format.h"
+
+#include <algorithm>
+#include <cmath>
+
+using namespace stem;
+
+static constexpr const char *footer = R"(Examples:
+  stem-run eval smollm2 --text=book.txt
+  stem-run eval stem --text=a.txt --text=b.txt --ctx=1024 --stride=512
+  stem-run eval stem --text=a.txt --text=b.txt --against=dense
+  stem-run eval smollm2 --input-ids=ids.safetensors --logits-out=logits.safetensors
+
+A file is cut into windows of --ctx tokens whose starts lie --stride apart.
+Every token but a file's first is scored once. Files are never joined, and a
+beginning token is there only if the tokenizer's post-processor adds one. The
+standard error takes tokens as independent.
+
+--against=MODEL adds the mean KL divergence from that model to this one, how
+often both put the same token first, and the ratio of their perplexities with
+its 95 % interval, the files being the sample.
+
+Next: stem-run bench MODEL for speed)";
+
+double FileResult::perplexity() const {
+  return std::exp(nll / static_cast<double>(losses.size()));
+}
+
+double FileResult::perplexityError() const {
+  return perplexity() * standardError(losses);
+}
+
+double FileResult::bitsPerByte(uint64_t bytes) const {
+  return nll / std::log(2.0) / static_cast<double>(bytes);
+}
+
+std::string EvalProtocol::describe() const {
+  return fmt::format("protocol: windows of {} tokens, stride {}, beginning "
+                     "token {}, end token {}, every token but the first of a "
+                     "file scored once",
+                     context, stride, addsBegin ? "added" : "not added",
+                     addsEnd ? "added" : "not added");
+}
+
+EvalProtocol stem::chooseProtocol(const EvalArguments &arguments,
+                                  const ModelConfig &config,
+                                  const Tokenizer &tokenizer) {
+  const int64_t limit = static_cast<int64_t>(config.maxPositions);
+  EvalProtocol protocol{arguments.context, arguments.stride,
+                        tokenizer.addsBeginToken(), tokenizer.addsEndToken()};
+  if (protocol.context == 0)
+    protocol.context = limit ? std::min<int64_t>(2048, limit) : 2048;
+  if (limit && protocol.context > limit)
+    fail("--ctx={}: the model's context holds {} tokens "
+         "(max_position_embeddings)",
+         protocol.context, limit);
+  if (protocol.stride == 0)
+    protocol.stride = protocol.context;
+  if (protocol.stride > protocol.context)
+    throw UsageError(fmt::format("--stride={}: must not exceed --ctx={}, or "
+                                 "tokens would go unscored",
+                                 protocol.stride, protocol.context));
+  return protocol;
+}
+
+EngineOptions stem::scoreOptions(const EvalArguments &arguments,
+                                 const EvalProtocol &protocol) {
+  EngineOptions options = engineOptions(arguments.compile);
+  options.maxPositions = protocol.context;
+  options.maxStepTokens = std::max<int64_t>(2048, protocol.context);
+  options.maxSequences =
+      std::max<int64_t>(1, options.maxStepTokens / protocol.context);
+  return options;
+}
+
+std::vector<EvalFile> stem::readFiles(const EvalArguments &arguments,
+                                      const Tokenizer &tokenizer,
+                                      int64_t context, int64_t stride) {
+  std::vector<EvalFile> files;
+  for (const std::string &path : arguments.texts) {
+    const std::string text = readText(path);
+    const TextPart part{text, arguments.special};
+    EvalFile file;
+    file.path = path;
+    file.bytes = text.size();
+    file.ids = encodeText(tokenizer, {&part, 1}, /*addSpecialTokens=*/true,
+                          path, "; --special makes them tokens");
+    if (file.ids.size() < 2)
+      fail("{}: gives {} token{}; at least 2 are needed to score one", path,
+           file.ids.size(), file.ids.size() == 1 ? "" : "s");
+    files.push_back(std::move(file));
+  }
+  for (EvalFile &file : files)
+    file.windows = makeWindows(file.ids, context, stride);
+  return files;
+}
+
+/// Windows in groups that fill one call, so that progress can be told.
+static FileResult scoreFile(Engine &engine, const EvalFile &file,
+                            size_t windowsAtOnce,
+                            const std::function<void(size_t)> &onTokens) {
+  FileResult result;
+  for (size_t begin = 0; begin < file.windows.size(); begin += windowsAtOnce) {
+    const std::span part =
+        std::span(file.windows)
+            .subspan(begin,
+                     std::min(windowsAtOnce, file.windows.size() - begin));
+    std::vector<ScoreWindow> windows;
+    for (const Window &window : part)
+      windows.push_back(window.score());
+    const std::vector<float> losses = engine.score(windows);
+    size_t next = 0;
+    for (const Window &window : part)
+      for (const int32_t label : window.labels) {
+        const double loss = losses.at(next++);
+        if (label == -100)
+          continue;
+        result.losses.push_back(loss);
+        result.nll += loss;
+      }
+    onTokens(next);
+  }
+  return result;
+}
+
+static Json fileJson(const EvalFile &file, const FileResult &result) {
+  return {{"file", file.path},
+          {"perplexity", finiteOrNull(result.perplexity())},
+          {"perplexity_standard_error", finiteOrNull(result.perplexityError())},
+          {"tokens", file.ids.size()},
+          {"scored_tokens", result.losses.size()},
+          {"bytes", file.bytes},
+          {"bits_per_byte", finiteOrNull(result.bitsPerByte(file.bytes))},
+          {"nll", finiteOrNull(result.nll)}};
+}
+
+static void printFile(const EvalFile &file, const FileResult &result) {
+  fmt::print("{}: perplexity {:.4f} ± {:.4f}, {:.4f} bits per byte, {} tokens "
+             "scored\n",
+             file.path, result.perplexity(), result.perplexityError(),
+             result.bitsPerByte(file.bytes), result.losses.size());
+}
+
+void stem::evaluateTexts(const EvalArguments &arguments) {
+  const Checkpoint checkpoint = openModel(arguments.model);
+  const Tokenizer tokenizer =
+      requireTokenizer(checkpoint, "give --input-ids and --logits-out instead");
+  const EvalProtocol protocol =
+      chooseProtocol(arguments, checkpoint.config(), tokenizer);
+  const std::vector<EvalFile> files =
+      readFiles(arguments, tokenizer, protocol.context, protocol.stride);
+  const EngineOptions options = scoreOptions(arguments, protocol);
+  const auto engine = createEngine(checkpoint, options);
+  size_t total = 0, done = 0;
+  for (const EvalFile &file : files)
+    for (const Window &window : file.windows)
+      total += window.ids.size();
+  std::vector<FileResult> results;
+  const Stopwatch watch;
+  {
+    Progress progress("eval", static_cast<double>(total));
+    for (const EvalFile &file : files)
+      results.push_back(
+          scoreFile(*engine, file, static_cast<size_t>(options.maxSequences),
+                    [&](size_t tokens) {
+                      progress.update(static_cast<double>(done += tokens));
+                    }));
+  }
+  const double rate = static_cast<double>(total) / watch.seconds();
+  if (arguments.json) {
+    Json json = resultObject("eval");
+    json.update({{"model", arguments.model.string()},
+                 {"protocol",
+                  {{"ctx", protocol.context},
+                   {"stride", protocol.stride},
+                   {"begin_token_added", protocol.addsBegin},
+                   {"end_token_added", protocol.addsEnd},
+                   {"special_tokens_parsed", arguments.special}}},
+                 {"files", Json::array()},
+                 {"tokens_per_second", rate},
+                 {"engine", engineJson(engine->report())},
+                 {"peak_bytes", memoryStatus().peakResident}});
+    for (size_t i = 0; i < files.size(); ++i)
+      json["files"].push_back(fileJson(files[i], results[i]));
+    return printJson(json);
+  }
+  fmt::print("{}\n", protocol.describe());
+  for (size_t i = 0; i < files.size(); ++i)
+    printFile(files[i], results[i]);
+  fmt::print("{:.1f} tokens/s, peak memory {}\n", rate,
+             formatBytes(static_cast<double>(memoryStatus().peakResident)));
+}
+
+static void addTextOptions(CLI::App &command, EvalArguments &arguments) {
+  command
+      .add_option("--text", arguments.texts,
+                  "A text file in UTF-8; may be repeated")
+      ->allow_extra_args(false)
+      ->type_name("FILE");
+  command.add_option("FILE", arguments.texts,
+                     "More text files, after --text=FILE");
+  command
+      .add_option("--ctx", arguments.context,
+                  "Tokens of a window (default: 2048, or the model's context "
+                  "where that is less)")
+      ->check(CLI::Range(int64_t(1), int64_t(1) << 30))
+      ->type_name("N");
+  command
+      .add_option("--stride", arguments.stride,
+                  "From one window to the next (default: --ctx)")
+      ->check(CLI::Range(int64_t(1), int64_t(1) << 30))
+      ->type_name("N");
+  command.add_flag("--special", arguments.special,
+                   "Special tokens spelled in a text become tokens; they are "
+                   "text otherwise");
+  command
+      .add_option("--against", arguments.against,
+                  "Compare with this model on the same tokens")
+      ->type_name("MODEL");
+}
+
+static void runEval(const EvalArguments &arguments) {
+  const bool hasIds = !arguments.inputIds.empty();
+  if (hasIds != !arguments.logitsOut.empty())
+    throw UsageError("--input-ids and --logits-out go together");
+  if (hasIds != arguments.texts.empty())
+    throw UsageError("give --text=FILE, or --input-ids=FILE with "
+                     "--logits-out=FILE");
+  if (hasIds && !arguments.against.empty())
+    throw UsageError("--against goes with --text");
+  if (hasIds)
+    writeLogits(arguments);
+  else if (!arguments.against.empty())
+    compareModels(arguments);
+  else
+    evaluateTexts(arguments);
+}
+
+void stem::addEvalCommand(CLI::App &app) {
+  auto arguments = std::make_shared<EvalArguments>();
+  CLI::App *command =
+      addCommand(app, "eval", "Perplexity on text, or raw logits", footer);
+  command->add_option("MODEL", arguments->model, "Hugging Face folder or GGUF")
+      ->required();
+  addTextOptions(*command, *arguments);
+  command
+      ->add_option("--input-ids", arguments->inputIds,
+                   "safetensors with input_ids [B, T], i32 or i64")
+      ->type_name("FILE");
+  command
+      ->add_option("--logits-out", arguments->logitsOut,
+                   "Write logits [B, T, V] in f32 to this safetensors file")
+      ->type_name("FILE");
+  addCompileOptions(*command, arguments->compile);
+  addJsonOption(*command, arguments->json);
+  command->callback([arguments] { runEval(*arguments); });
+}

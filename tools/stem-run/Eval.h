@@ -1,0 +1,82 @@
+//===- Eval.h - The parts of stem-run eval ------------------------------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEM_TOOLS_STEM_RUN_EVAL_H
+#define STEM_TOOLS_STEM_RUN_EVAL_H
+
+#include "CommandLine.h"
+#include "Windows.h"
+#include "stem/Model/Tokenizer.h"
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace stem {
+
+struct EvalArguments {
+  std::filesystem::path model;
+  std::vector<std::string> texts;
+  int64_t context = 0; ///< 0: the default
+  int64_t stride = 0;  ///< 0: the context
+  bool special = false;
+  std::filesystem::path against;
+  std::filesystem::path inputIds;
+  std::filesystem::path logitsOut;
+  bool json = false;
+  CompileArguments compile;
+};
+
+/// One file, tokenized and cut.
+struct EvalFile {
+  std::string path;
+  uint64_t bytes = 0;
+  std::vector<int32_t> ids;
+  std::vector<Window> windows;
+};
+
+/// The tokens of every file. Throws for a file without a token to score.
+std::vector<EvalFile> readFiles(const EvalArguments &arguments,
+                                const Tokenizer &tokenizer, int64_t context,
+                                int64_t stride);
+
+/// --text: perplexity of one model.
+void evaluateTexts(const EvalArguments &arguments);
+/// --text --against: two models on the same tokens.
+void compareModels(const EvalArguments &arguments);
+/// --input-ids, --logits-out.
+void writeLogits(const EvalArguments &arguments);
+
+/// --ctx and --stride with their defaults, checked against the model.
+struct EvalProtocol {
+  int64_t context;
+  int64_t stride;
+  bool addsBegin;
+  bool addsEnd;
+  /// One line that says all of it.
+  std::string describe() const;
+};
+EvalProtocol chooseProtocol(const EvalArguments &arguments,
+                            const ModelConfig &config,
+                            const Tokenizer &tokenizer);
+
+/// Engine options for windows of the protocol.
+EngineOptions scoreOptions(const EvalArguments &arguments,
+                           const EvalProtocol &protocol);
+
+/// What a file's losses come to.
+struct FileResult {
+  double nll = 0; ///< sum over the scored tokens, natural logarithm
+  std::vector<double> losses;
+  double perplexity() const;
+  double perplexityError() const; ///< standard error, by the delta method
+  double bitsPerByte(uint64_t bytes) const;
+};
+
+} // namespace stem
+
+#endif // STEM_TOOLS_STEM_RUN_EVAL_H

@@ -1,0 +1,210 @@
+//===- Import.cpp - stem-run import -------------------------------------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A Hugging Face folder or a GGUF file to a Hugging Face folder, as a stream.
+//
+//===----------------------------------------------------------------------===//
+
+#include "CommandLine.h"
+#include "Json.h"
+#include "Progress.h"
+#include "TensorCopy.h"
+#include "stem/Runtime/Arena.h"
+#include "stem/Support/Error.h"
+#include "stem/Support/Format.h"
+
+#include <algorithm>
+#include <fmt/ranges.h>
+
+using namespace stem;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char *footer = R"(Examples:
+  stem-run import SmolLM2-135M-Instruct.Q4_1.gguf smollm2
+  stem-run import Llama-3.2-1B llama-f32 --dtype=f32
+
+GGUF types: F32 F16 BF16 Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Q4_K Q5_K Q6_K. The other
+commands read both kinds of source directly; import is for a folder to keep.
+
+Next: stem-run eval OUT --text=FILE, or stem-run convert OUT STEM --layers=1/3)";
+
+struct ImportArguments {
+  fs::path source;
+  fs::path out;
+  std::string dtype = "keep";
+  bool force = false;
+  bool json = false;
+};
+
+class Import {
+public:
+  explicit Import(const ImportArguments &arguments);
+  void run();
+
+private:
+  std::optional<DType> wantedType() const;
+  std::string configText() const;
+  void declareTensors();
+  void report() const;
+
+  const ImportArguments &arguments;
+  // Made first: what cannot be written is not read.
+  ModelFolderWriter writer;
+  Checkpoint checkpoint;
+  TypeChoice types;
+  std::vector<const TensorInfo *> tensors;
+  std::vector<std::string> leftOut;
+  RoundingError rounding;
+  uint64_t bytes = 0;
+  double seconds = 0;
+};
+
+Import::Import(const ImportArguments &arguments)
+    : arguments(arguments), writer(arguments.out, {.force = arguments.force}),
+      checkpoint(openModel(arguments.source)), types(checkpoint, wantedType()) {
+  leftOut = checkpoint.weights().ignored;
+  for (const TensorInfo &tensor : checkpoint.tensors().unlisted())
+    leftOut.push_back(tensor.name);
+}
+
+std::optional<DType> Import::wantedType() const {
+  if (arguments.dtype == "keep")
+    return std::nullopt;
+  return arguments.dtype == "f32" ? DType::F32 : DType::BF16;
+}
+
+std::string Import::configText() const {
+  std::string text = checkpoint.config().sourceText;
+  if (const auto type = types.modelType()) {
+    text = configWithDType(text, *type);
+    if (auto stem = checkpoint.config().stem;
+        stem && stem->rowDType != "uint8") {
+      stem->rowDType = dtypeConfigName(*type);
+      text = configWithStem(text, *stem);
+    }
+  }
+  return text;
+}
+
+/// Tables lie in files of their own, after the model's shards.
+void Import::declareTensors() {
+  const ModelWeights &weights = checkpoint.weights();
+  const auto declare = [&](const std::string &name, const std::string &file) {
+    const TensorInfo &tensor = checkpoint.tensors().get(name);
+    const TensorDeclaration declaration{name, types.typeOf(tensor),
+                                        tensor.shape};
+    if (file.empty())
+      writer.addTensor(declaration);
+    else
+      writer.addTensor(declaration, file);
+    tensors.push_back(&tensor);
+    bytes += bytesAs(tensor, declaration.dtype);
+  };
+  const auto isOfTable = [](const std::string &name) {
+    return name.find(".mlp.up_table.") != std::string::npos;
+  };
+  for (const std::string &name : weights.names())
+    if (!isOfTable(name))
+      declare(name, "");
+  for (size_t layer = 0; layer < weights.layers.size(); ++layer)
+    for (const std::string &name :
+         ModelWeights::layerNames(weights.layers[layer]))
+      if (isOfTable(name))
+        declare(name, fmt::format("stem-table-{:03}.safetensors", layer));
+}
+
+void Import::run() {
+  const Stopwatch watch;
+  declareTensors();
+  addModelFiles(writer, checkpoint, checkpoint.config().stem.has_value());
+  writer.addText("config.json", configText());
+  writer.setProvenance(
+      Json({{"command", "import"},
+            {"source", fs::absolute(arguments.source).string()},
+            {"dtype", arguments.dtype}})
+          .dump());
+  fmt::print(stderr, "writing {} to {} ({} free)\n",
+             formatBytes(static_cast<double>(writer.bytesNeeded())),
+             arguments.out.string(),
+             formatBytes(static_cast<double>(writer.bytesAvailable())));
+  writer.start();
+  {
+    Progress progress("import", static_cast<double>(bytes));
+    uint64_t done = 0;
+    for (const TensorInfo *tensor : tensors)
+      copyTensor(checkpoint.tensors(), *tensor, types.typeOf(*tensor), writer,
+                 rounding, [&](uint64_t count) {
+                   progress.update(static_cast<double>(done += count));
+                 });
+  }
+  writer.finish();
+  seconds = watch.seconds();
+  report();
+}
+
+void Import::report() const {
+  std::map<std::string, size_t> byType;
+  for (const TensorInfo *tensor : tensors)
+    ++byType[fmt::format("{} to {}", dtypeName(tensor->dtype),
+                         dtypeName(types.typeOf(*tensor)))];
+  if (arguments.json) {
+    Json json = resultObject("import");
+    json.update(
+        {{"source", arguments.source.string()},
+         {"out", arguments.out.string()},
+         {"tensors", tensors.size()},
+         {"tensors_in_source", checkpoint.tensors().tensors().size() +
+                                   checkpoint.tensors().unlisted().size()},
+         {"types", byType},
+         {"left_out", leftOut},
+         {"bytes", bytes},
+         {"seconds", seconds},
+         {"peak_bytes", memoryStatus().peakResident}});
+    if (rounding.values)
+      json["rounding"] = {{"values", rounding.values},
+                          {"largest", rounding.largest},
+                          {"tensor", rounding.tensor},
+                          {"relative", rounding.relative()}};
+    return printJson(json);
+  }
+  fmt::print("{}: {} tensors, {}, in {}\n", arguments.out.string(),
+             tensors.size(), formatBytes(static_cast<double>(bytes)),
+             formatSeconds(seconds));
+  for (const auto &[type, count] : byType)
+    fmt::print("  {} {}\n", count, type);
+  if (rounding.values)
+    fmt::print("  rounding: {:.2g} of the values' size (root mean square), "
+               "at most {:.2g}{}\n",
+               rounding.relative(), rounding.largest,
+               rounding.tensor.empty() ? "" : " in " + rounding.tensor);
+  if (!leftOut.empty())
+    fmt::print("  left out, without effect: {}\n", fmt::join(leftOut, ", "));
+}
+
+} // namespace
+
+void stem::addImportCommand(CLI::App &app) {
+  auto arguments = std::make_shared<ImportArguments>();
+  CLI::App *command = addCommand(
+      app, "import", "Make a Hugging Face folder of a folder or a GGUF file",
+      footer);
+  command->add_option("SRC", arguments->source, "Hugging Face folder or GGUF")
+      ->required();
+  command->add_option("OUT", arguments->out, "The folder to make")->required();
+  command
+      ->add_option("--dtype", arguments->dtype,
+                   "Type of the tensors: keep (default; a quantised GGUF "
+                   "becomes bf16), f32 or bf16")
+      ->check(CLI::IsMember({"keep", "f32", "bf16"}))
+      ->type_name("TYPE");
+  command->add_flag("--force", arguments->force,
+                    "Replace OUT if it is a folder that Stem made");
+  addJsonOption(*command, arguments->json);
+  command->callback([arguments] { Import(*arguments).run(); });
+}

@@ -1,0 +1,288 @@
+//===- Inspect.cpp - stem-run inspect -----------------------------------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// What a folder or a GGUF file holds. Reads headers only, and goes on where a
+// model cannot be run: what stands in the way is part of the answer.
+//
+//===----------------------------------------------------------------------===//
+
+#include "CommandLine.h"
+#include "Json.h"
+#include "ModelCost.h"
+#include "Tokenizing.h"
+#include "stem/Model/ChatTemplate.h"
+#include "stem/Support/Format.h"
+
+#include <fmt/ranges.h>
+
+using namespace stem;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char *footer = R"(Examples:
+  stem-run inspect model.gguf
+  stem-run inspect stem --tensors
+
+Next: stem-run import for a folder to keep, or stem-run eval PATH --text=FILE)";
+
+struct InspectArguments {
+  fs::path path;
+  bool tensors = false;
+  bool json = false;
+};
+
+class Inspection {
+public:
+  explicit Inspection(const InspectArguments &arguments);
+  void printText() const;
+  Json toJson() const;
+
+private:
+  void collectTensors();
+  void collectTokenizer();
+  void collectChat(const Tokenizer &tokenizer);
+  void printModel() const;
+  void printLayers() const;
+  Json configJson() const;
+
+  const InspectArguments &arguments;
+  bool isGguf;
+  std::optional<Checkpoint> checkpoint;
+  std::vector<TensorInfo> tensors;
+  std::map<std::string, std::pair<size_t, uint64_t>> types; ///< count, bytes
+  Json tokenizerJson = nullptr;
+  std::vector<std::string> unsupported;
+  std::vector<std::string> warnings;
+};
+
+Inspection::Inspection(const InspectArguments &arguments)
+    : arguments(arguments), isGguf(!fs::is_directory(arguments.path)) {
+  if (!fs::exists(arguments.path))
+    fail("{}: no such file or folder", arguments.path.string());
+  try {
+    checkpoint = Checkpoint::open(arguments.path);
+    warnings = checkpoint->warnings();
+  } catch (const Error &error) {
+    unsupported.push_back(error.what());
+  }
+  collectTensors();
+  if (checkpoint)
+    collectTokenizer();
+}
+
+void Inspection::collectTensors() {
+  try {
+    if (checkpoint) {
+      tensors = checkpoint->tensors().tensors();
+    } else if (isGguf) {
+      const GgufFile file = GgufFile::open(arguments.path);
+      for (const GgufTensor &tensor : file.tensors())
+        tensors.push_back({tensor.name, tensor.dtype, tensor.shape,
+                           tensor.data.size(), arguments.path});
+    } else {
+      tensors = openSafetensorsFolder(arguments.path)->tensors();
+    }
+  } catch (const Error &error) {
+    if (unsupported.empty() || unsupported.back() != error.what())
+      unsupported.push_back(error.what());
+  }
+  for (const TensorInfo &tensor : tensors) {
+    auto &[count, bytes] = types[std::string(dtypeName(tensor.dtype))];
+    ++count;
+    bytes += tensor.bytes;
+  }
+}
+
+void Inspection::collectTokenizer() {
+  try {
+    const std::optional<Tokenizer> tokenizer = loadTokenizer(*checkpoint);
+    if (!tokenizer)
+      return;
+    tokenizerJson = {{"tokens", tokenizer->tokenCount()},
+                     {"largest_id", tokenizer->vocabSize() - 1},
+                     {"adds_begin", tokenizer->addsBeginToken()},
+                     {"adds_end", tokenizer->addsEndToken()},
+                     {"end_ids", endIds(*checkpoint, &*tokenizer)},
+                     {"chat_template", tokenizer->chatTemplate().has_value()}};
+    if (const auto begin = tokenizer->beginId())
+      tokenizerJson["begin_id"] = *begin;
+    tokenizer->checkFits(static_cast<int64_t>(checkpoint->config().vocabSize),
+                         arguments.path.string());
+    collectChat(*tokenizer);
+  } catch (const Error &error) {
+    unsupported.push_back(error.what());
+  }
+}
+
+void Inspection::collectChat(const Tokenizer &tokenizer) {
+  if (const auto &text = tokenizer.chatTemplate())
+    ChatTemplate::parse(*text, "chat template");
+}
+
+/// "0-1, 3-4, 6"
+std::string formatRanges(const std::vector<uint64_t> &numbers) {
+  std::vector<std::string> parts;
+  for (size_t begin = 0; begin < numbers.size();) {
+    size_t end = begin;
+    while (end + 1 < numbers.size() && numbers[end + 1] == numbers[end] + 1)
+      ++end;
+    parts.push_back(begin == end
+                        ? fmt::format("{}", numbers[begin])
+                        : fmt::format("{}-{}", numbers[begin], numbers[end]));
+    begin = end + 1;
+  }
+  return parts.empty() ? "none" : fmt::format("{}", fmt::join(parts, ", "));
+}
+
+void Inspection::printLayers() const {
+  const ModelConfig &config = checkpoint->config();
+  std::vector<uint64_t> dense, stem, windowed, unrotated;
+  for (uint64_t layer = 0; layer < config.layerCount(); ++layer) {
+    (config.layers[layer].isStem ? stem : dense).push_back(layer);
+    if (config.layers[layer].window)
+      windowed.push_back(layer);
+    if (!config.layers[layer].usesRope)
+      unrotated.push_back(layer);
+  }
+  fmt::print("layers      {}; dense: {}; STEM: {}\n", config.layerCount(),
+             formatRanges(dense), formatRanges(stem));
+  if (!windowed.empty())
+    fmt::print("            sliding window of {}: {}\n",
+               config.layers[windowed.front()].window, formatRanges(windowed));
+  if (!unrotated.empty())
+    fmt::print("            without rotary embedding: {}\n",
+               formatRanges(unrotated));
+  if (config.stem)
+    fmt::print("            rows of {} x {} in {}, rank {}\n", config.vocabSize,
+               config.intermediateSize, config.stem->rowDType,
+               config.stem->rank);
+}
+
+void Inspection::printModel() const {
+  const ModelConfig &config = checkpoint->config();
+  const Cost cost =
+      costOf(checkpoint->weights(), tensorSizes(*checkpoint)).total();
+  fmt::print("family      {}{}\n", familyName(config.family),
+             config.stem ? ", converted to STEM" : "");
+  fmt::print("shape       hidden {}, d_ff {}, vocabulary {}, {} heads of {} "
+             "({} for keys and values){}\n",
+             config.hiddenSize, config.intermediateSize, config.vocabSize,
+             config.heads, config.headDim, config.kvHeads,
+             config.tieEmbeddings ? ", head tied to the embedding" : "");
+  if (config.maxPositions)
+    fmt::print("context     {} positions\n", config.maxPositions);
+  printLayers();
+  fmt::print("parameters  {}; {} FLOPs and {} read per token\n",
+             formatCount(static_cast<double>(cost.parameters)),
+             formatCount(static_cast<double>(cost.flopsPerToken)),
+             formatBytes(static_cast<double>(cost.bytesPerToken)));
+}
+
+void Inspection::printText() const {
+  fmt::print("{}: {}\n", arguments.path.string(),
+             isGguf ? "GGUF file" : "Hugging Face folder");
+  if (checkpoint)
+    printModel();
+  std::vector<std::string> parts;
+  uint64_t total = 0;
+  for (const auto &[type, entry] : types) {
+    parts.push_back(
+        fmt::format("{} {} ({})", entry.first, type,
+                    formatBytes(static_cast<double>(entry.second))));
+    total += entry.second;
+  }
+  fmt::print("tensors     {}, {}: {}\n", tensors.size(),
+             formatBytes(static_cast<double>(total)), fmt::join(parts, ", "));
+  if (checkpoint && tokenizerJson.is_null())
+    fmt::print("tokenizer   none that can be read\n");
+  else if (checkpoint)
+    fmt::print("tokenizer   {} tokens, ids end at {}, end ids {}, chat "
+               "template: {}\n",
+               tokenizerJson["tokens"].get<int64_t>(),
+               tokenizerJson["largest_id"].get<int64_t>(),
+               tokenizerJson["end_ids"].dump(),
+               tokenizerJson["chat_template"].get<bool>() ? "yes" : "no");
+  if (checkpoint && !checkpoint->weights().ignored.empty())
+    fmt::print("unused      {}\n",
+               fmt::join(checkpoint->weights().ignored, ", "));
+  for (const std::string &warning : warnings)
+    fmt::print("warning     {}\n", warning);
+  for (const std::string &problem : unsupported)
+    fmt::print("unsupported {}\n", problem);
+  if (arguments.tensors)
+    for (const TensorInfo &tensor : tensors)
+      fmt::print("  {:<6} {:<16} {:>9}  {}\n", dtypeName(tensor.dtype),
+                 formatShape(tensor.shape),
+                 formatBytes(static_cast<double>(tensor.bytes)), tensor.name);
+}
+
+Json Inspection::configJson() const {
+  const ModelConfig &config = checkpoint->config();
+  Json json = {{"family", familyName(config.family)},
+               {"hidden_size", config.hiddenSize},
+               {"intermediate_size", config.intermediateSize},
+               {"vocab_size", config.vocabSize},
+               {"heads", config.heads},
+               {"key_value_heads", config.kvHeads},
+               {"head_dim", config.headDim},
+               {"max_positions", config.maxPositions},
+               {"tied_head", config.tieEmbeddings}};
+  json.update(
+      modelCostJson(costOf(checkpoint->weights(), tensorSizes(*checkpoint))));
+  for (size_t layer = 0; layer < config.layerCount(); ++layer) {
+    json["layers"][layer]["window"] = config.layers[layer].window;
+    json["layers"][layer]["rope"] = config.layers[layer].usesRope;
+  }
+  if (config.stem)
+    json["stem"] = {{"layers", config.stem->layers},
+                    {"rank", config.stem->rank},
+                    {"row_dtype", config.stem->rowDType},
+                    {"base", config.stem->baseModelType}};
+  return json;
+}
+
+Json Inspection::toJson() const {
+  Json json = resultObject("inspect");
+  json["path"] = arguments.path.string();
+  json["kind"] = isGguf ? "gguf" : "folder";
+  json["model"] = checkpoint ? configJson() : Json(nullptr);
+  json["types"] = Json::object();
+  for (const auto &[type, entry] : types)
+    json["types"][type] = {{"tensors", entry.first}, {"bytes", entry.second}};
+  json["tensors"] = Json::array();
+  for (const TensorInfo &tensor : tensors)
+    json["tensors"].push_back({{"name", tensor.name},
+                               {"dtype", dtypeName(tensor.dtype)},
+                               {"shape", tensor.shape},
+                               {"bytes", tensor.bytes}});
+  json["unused"] =
+      checkpoint ? checkpoint->weights().ignored : std::vector<std::string>();
+  json["tokenizer"] = tokenizerJson;
+  json["warnings"] = warnings;
+  json["unsupported"] = unsupported;
+  return json;
+}
+
+} // namespace
+
+void stem::addInspectCommand(CLI::App &app) {
+  auto arguments = std::make_shared<InspectArguments>();
+  CLI::App *command = addCommand(
+      app, "inspect", "Say what a folder or a GGUF file holds", footer);
+  command->add_option("PATH", arguments->path, "Hugging Face folder or GGUF")
+      ->required();
+  command->add_flag("--tensors", arguments->tensors, "List every tensor");
+  addJsonOption(*command, arguments->json);
+  command->callback([arguments] {
+    const Inspection inspection(*arguments);
+    if (arguments->json)
+      printJson(inspection.toJson());
+    else
+      inspection.printText();
+  });
+}

@@ -1,0 +1,46 @@
+//===- Json.cpp - The results of the commands as JSON ---------------------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Json.h"
+
+#include "stem/Support/Error.h"
+
+#include <cmath>
+#include <cstdio>
+
+using namespace stem;
+
+Json stem::resultObject(const std::string &command) {
+  return {{"schema", fmt::format("stem.{}/1", command)}};
+}
+
+void stem::printJson(const Json &json) {
+  const std::string text =
+      json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() ||
+      std::fflush(stdout) != 0)
+    fail("cannot write to standard output");
+}
+
+Json stem::engineJson(const EngineReport &report) {
+  return {{"dtype", dtypeConfigName(report.dtype)},
+          {"isa", report.isa},
+          {"threads", report.threads},
+          {"compile_seconds", report.compileSeconds},
+          {"compile_cached", report.cacheHit},
+          {"load_seconds", report.loadSeconds},
+          {"plan",
+           {{"weights", report.plan.weights},
+            {"tables", report.plan.tables},
+            {"arena", report.plan.arena},
+            {"cache", report.plan.cache},
+            {"total", report.plan.total()}}}};
+}
+
+Json stem::finiteOrNull(double value) {
+  return std::isfinite(value) ? Json(value) : Json(nullptr);
+}

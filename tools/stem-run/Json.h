@@ -1,0 +1,33 @@
+//===- Json.h - The results of the commands as JSON -----------------------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEM_TOOLS_STEM_RUN_JSON_H
+#define STEM_TOOLS_STEM_RUN_JSON_H
+
+#include "Engine.h"
+
+#include <nlohmann/json.hpp>
+
+namespace stem {
+
+using Json = nlohmann::ordered_json;
+
+/// An object with its schema first: "stem.COMMAND/1".
+Json resultObject(const std::string &command);
+
+/// Prints one object to standard output. Text that is no UTF-8 is replaced.
+void printJson(const Json &json);
+
+/// dtype, isa, threads, compile and load seconds, and the memory plan.
+Json engineJson(const EngineReport &report);
+
+/// null for what is no finite number.
+Json finiteOrNull(double value);
+
+} // namespace stem
+
+#endif // STEM_TOOLS_STEM_RUN_JSON_H

@@ -1,0 +1,105 @@
+//===- ModelCost.cpp - Parameters, FLOPs and bytes of a model -----------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "ModelCost.h"
+
+#include "stem/Support/Error.h"
+
+#include <algorithm>
+
+using namespace stem;
+
+Cost &Cost::operator+=(const Cost &other) {
+  parameters += other.parameters;
+  flopsPerToken += other.flopsPerToken;
+  bytes += other.bytes;
+  bytesPerToken += other.bytesPerToken;
+  return *this;
+}
+
+Cost ModelCost::total() const {
+  Cost sum = rest;
+  for (const Cost &layer : layers)
+    sum += layer;
+  return sum;
+}
+
+TensorSizes stem::tensorSizes(const Checkpoint &checkpoint) {
+  TensorSizes result;
+  for (const std::string &name : checkpoint.weights().names())
+    result[name] = checkpoint.tensors().get(name);
+  return result;
+}
+
+static Cost matrixCost(const TensorInfo &tensor) {
+  const uint64_t elements = tensor.elements();
+  const bool isMatrix = tensor.shape.size() == 2;
+  return {elements, isMatrix ? 2 * elements : 0, tensor.bytes, tensor.bytes};
+}
+
+static Cost rowsCost(const TensorInfo &tensor) {
+  return {tensor.elements(), 0, tensor.bytes,
+          tensor.bytes / std::max<uint64_t>(tensor.shape.at(0), 1)};
+}
+
+static Cost layerCost(const LayerWeights &layer, const TensorSizes &sizes) {
+  Cost cost;
+  for (const std::string &name : ModelWeights::layerNames(layer)) {
+    const bool isRows = name == layer.upTable || name == layer.upTableScale ||
+                        name == layer.upTableMinimum;
+    const TensorInfo &tensor = sizes.at(name);
+    cost += isRows ? rowsCost(tensor) : matrixCost(tensor);
+  }
+  return cost;
+}
+
+ModelCost stem::costOf(const ModelWeights &weights, const TensorSizes &sizes) {
+  ModelCost result;
+  for (const LayerWeights &layer : weights.layers) {
+    result.layers.push_back(layerCost(layer, sizes));
+    result.isStem.push_back(!layer.upTable.empty());
+  }
+  result.rest = rowsCost(sizes.at(weights.embedding));
+  result.rest += matrixCost(sizes.at(weights.finalNorm));
+  Cost head = matrixCost(sizes.at(weights.head));
+  if (weights.isHeadTied)
+    head.parameters = head.bytes = 0;
+  result.rest += head;
+  return result;
+}
+
+double stem::attentionFlops(const ModelConfig &config, uint64_t first,
+                            uint64_t count) {
+  double flops = 0;
+  for (const LayerConfig &layer : config.layers)
+    for (uint64_t position = first; position < first + count; ++position) {
+      const uint64_t keys =
+          layer.window ? std::min(position + 1, layer.window) : position + 1;
+      flops += 4.0 * static_cast<double>(config.queryWidth() * keys);
+    }
+  return flops;
+}
+
+Json stem::costJson(const Cost &cost) {
+  return {{"parameters", cost.parameters},
+          {"flops_per_token", cost.flopsPerToken},
+          {"bytes", cost.bytes},
+          {"bytes_read_per_token", cost.bytesPerToken}};
+}
+
+Json stem::modelCostJson(const ModelCost &cost) {
+  Json json = costJson(cost.total());
+  json["layers"] = Json::array();
+  for (size_t layer = 0; layer < cost.layers.size(); ++layer) {
+    Json entry = {{"layer", layer},
+                  {"kind", cost.isStem[layer] ? "stem" : "dense"}};
+    entry.update(costJson(cost.layers[layer]));
+    json["layers"].push_back(std::move(entry));
+  }
+  json["rest"] = costJson(cost.rest);
+  return json;
+}

@@ -1,0 +1,49 @@
+//===- Progress.h - How far a long step is --------------------------------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEM_TOOLS_STEM_RUN_PROGRESS_H
+#define STEM_TOOLS_STEM_RUN_PROGRESS_H
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+namespace stem {
+
+/// Seconds since it was made.
+class Stopwatch {
+public:
+  double seconds() const {
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  }
+
+private:
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point start = Clock::now();
+};
+
+/// Reports on standard error: on a terminal one line that changes, elsewhere a
+/// line every few seconds. Silent about what takes less than two seconds.
+class Progress {
+public:
+  Progress(std::string what, double total);
+  ~Progress();
+  /// `done` of `total` are done.
+  void update(double done);
+
+private:
+  std::string what;
+  double total;
+  bool isTerminal;
+  bool hasPrinted = false;
+  double lastPrinted = 0;
+  Stopwatch watch;
+};
+
+} // namespace stem
+
+#endif // STEM_TOOLS_STEM_RUN_PROGRESS_H

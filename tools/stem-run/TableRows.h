@@ -1,0 +1,45 @@
+//===- TableRows.h - What the rows of a new table start from ------------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEM_TOOLS_STEM_RUN_TABLEROWS_H
+#define STEM_TOOLS_STEM_RUN_TABLEROWS_H
+
+#include "stem-c/Runtime.h"
+#include "stem/Model/Checkpoint.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace stem {
+
+/// Rows of one layer's table U [V, d_ff], computed in f32, a range at a time.
+class TableRows {
+public:
+  virtual ~TableRows();
+  /// Rows [first, first + count) to `out`, [count, d_ff].
+  virtual void fill(uint64_t first, uint64_t count, float *out) = 0;
+};
+
+struct TableInit {
+  /// "embedding": U[t] = W_up · norm(emb[t]) + b. The norm is the one before
+  ///   the layer's feed-forward block; there is none where the family
+  ///   normalises after the block (OLMo2).
+  /// "row-mean": the mean of these rows over all ids, in every row.
+  /// "xavier": normal with variance 2 / (V + d_ff); element i of the table
+  ///   depends on the seed, the layer and i alone.
+  std::string kind;
+  uint64_t seed = 0;
+};
+
+std::unique_ptr<TableRows> makeTableRows(const TableInit &init,
+                                         const Checkpoint &checkpoint,
+                                         uint64_t layer, stem_context *context);
+
+} // namespace stem
+
+#endif // STEM_TOOLS_STEM_RUN_TABLEROWS_H

@@ -1,0 +1,64 @@
+//===- TensorCopy.h - Tensors of a checkpoint into a new folder ---------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEM_TOOLS_STEM_RUN_TENSORCOPY_H
+#define STEM_TOOLS_STEM_RUN_TENSORCOPY_H
+
+#include "stem/Model/Checkpoint.h"
+#include "stem/Model/ModelFolder.h"
+
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace stem {
+
+/// What rounding did to the values that changed their type.
+struct RoundingError {
+  uint64_t values = 0;
+  double largest = 0;    ///< absolute
+  std::string tensor;    ///< where the largest is
+  double squaredSum = 0; ///< of the exact values
+  double squaredError = 0;
+
+  /// Root of the mean squared error over that of the values.
+  double relative() const;
+};
+
+/// The type a tensor is written in: `wanted`, else its own; a GGUF file with
+/// block types becomes bf16 throughout. Integers stay what they are.
+class TypeChoice {
+public:
+  TypeChoice(const Checkpoint &checkpoint, std::optional<DType> wanted);
+  DType typeOf(const TensorInfo &tensor) const;
+  /// What config.json should name; nothing to leave it as it is.
+  std::optional<DType> modelType() const { return uniform; }
+
+private:
+  std::optional<DType> uniform;
+};
+
+using BytesDone = std::function<void(uint64_t)>;
+
+/// Streams one tensor into `writer`; memory does not depend on its size.
+/// `onBytes` hears of the bytes written, piece by piece.
+void copyTensor(const TensorSource &source, const TensorInfo &tensor,
+                DType type, ModelFolderWriter &writer, RoundingError &rounding,
+                const BytesDone &onBytes);
+
+/// Bytes that the tensor takes in `type`.
+uint64_t bytesAs(const TensorInfo &tensor, DType type);
+
+/// Everything beside config.json and the tensors: tokenizer, generation config,
+/// chat template; from the metadata when the source is a GGUF file. With
+/// `isStem` the modeling file too.
+void addModelFiles(ModelFolderWriter &writer, const Checkpoint &checkpoint,
+                   bool isStem);
+
+} // namespace stem
+
+#endif // STEM_TOOLS_STEM_RUN_TENSORCOPY_H

@@ -1,0 +1,124 @@
+//===- Tokenizing.cpp - The tokenizer of a model, and text files --------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Tokenizing.h"
+
+#include "CommandLine.h"
+#include "stem/Model/TokenizerGguf.h"
+#include "stem/Support/Error.h"
+#include "stem/Support/Format.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fmt/ranges.h>
+#include <fstream>
+#include <sstream>
+
+using namespace stem;
+namespace fs = std::filesystem;
+
+bool stem::hasTokenizer(const Checkpoint &checkpoint) {
+  if (const GgufFile *file = checkpoint.gguf())
+    return file->has("tokenizer.ggml.model");
+  return fs::exists(checkpoint.path() / "tokenizer.json");
+}
+
+std::optional<Tokenizer> stem::loadTokenizer(const Checkpoint &checkpoint) {
+  if (!hasTokenizer(checkpoint))
+    return std::nullopt;
+  if (const GgufFile *file = checkpoint.gguf())
+    return tokenizerFromGguf(*file);
+  return Tokenizer::fromFolder(checkpoint.path());
+}
+
+Tokenizer stem::requireTokenizer(const Checkpoint &checkpoint,
+                                 std::string_view instead) {
+  std::optional<Tokenizer> tokenizer = loadTokenizer(checkpoint);
+  if (!tokenizer)
+    fail("{}: there is no tokenizer ({}), so text cannot be read; {}",
+         checkpoint.path().string(),
+         checkpoint.gguf() ? "tokenizer.ggml.model in its metadata"
+                           : "tokenizer.json",
+         instead);
+  tokenizer->checkFits(static_cast<int64_t>(checkpoint.config().vocabSize),
+                       checkpoint.path().string());
+  return std::move(*tokenizer);
+}
+
+std::vector<int32_t> stem::endIds(const Checkpoint &checkpoint,
+                                  const Tokenizer *tokenizer) {
+  std::vector<int32_t> ids;
+  for (const int64_t id : checkpoint.endTokens())
+    ids.push_back(static_cast<int32_t>(id));
+  if (tokenizer)
+    ids.insert(ids.end(), tokenizer->endIds().begin(),
+               tokenizer->endIds().end());
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  return ids;
+}
+
+std::vector<int32_t> stem::checkedIds(std::span<const int64_t> ids,
+                                      uint64_t vocabSize,
+                                      std::string_view where) {
+  std::vector<int32_t> result;
+  result.reserve(ids.size());
+  for (size_t position = 0; position < ids.size(); ++position) {
+    const int64_t id = ids[position];
+    if (id < 0 || static_cast<uint64_t>(id) >= vocabSize)
+      fail("{}: token id {} at position {} is out of range; the model's tables "
+           "have {} rows, ids 0 to {}",
+           where, id, position, vocabSize, vocabSize - 1);
+    result.push_back(static_cast<int32_t>(id));
+  }
+  return result;
+}
+
+std::vector<int32_t> stem::encodeText(const Tokenizer &tokenizer,
+                                      std::span<const TextPart> parts,
+                                      bool addSpecialTokens,
+                                      const std::string &where,
+                                      const std::string &hint) {
+  EncodeReport report;
+  EncodeOptions options;
+  options.addSpecialTokens = addSpecialTokens;
+  std::vector<int32_t> ids;
+  try {
+    ids = tokenizer.encode(parts, options, &report);
+  } catch (const Error &error) {
+    fail("{}: {}", where, error.what());
+  }
+  if (!report.specialTokensAsText.empty())
+    printWarning(fmt::format("{}: {} taken as text, not as special tokens{}",
+                             where, fmt::join(report.specialTokensAsText, " "),
+                             hint));
+  if (report.droppedSymbols)
+    printWarning(fmt::format("{}: {} characters have no token and were left "
+                             "out",
+                             where, report.droppedSymbols));
+  return ids;
+}
+
+std::string stem::readText(const fs::path &path) {
+  constexpr uint64_t limit = uint64_t(1) << 30;
+  std::error_code code;
+  if (!fs::exists(path, code))
+    fail("{}: no such file", path.string());
+  if (!fs::is_regular_file(path, code))
+    fail("{}: not a regular file; a text file was expected", path.string());
+  if (fs::file_size(path, code) > limit)
+    fail("{}: has {}; at most {} can be read at once, split it", path.string(),
+         formatBytes(static_cast<double>(fs::file_size(path, code))),
+         formatBytes(static_cast<double>(limit)));
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  // An empty file makes operator<< fail, which is no error here.
+  if (!file || (text << file.rdbuf(), file.bad()))
+    fail("{}: cannot be read: {}", path.string(), std::strerror(errno));
+  return std::move(text).str();
+}

@@ -1,0 +1,186 @@
+# Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""STEM models for the transformers library.
+
+A STEM layer's feed-forward block looks a row up by token id in place of the
+up-projection:
+
+    y = down_proj(act(gate_proj(x)) * up_table[token id])
+
+The rest is the dense model that config.json's "stem" section names as its base.
+Load a folder that holds this file with trust_remote_code=True:
+
+    AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True)
+"""
+
+import torch
+from torch import nn
+from transformers import AutoConfig, AutoModelForCausalLM
+from transformers.configuration_utils import PretrainedConfig
+from transformers.generation import GenerationMixin
+from transformers.modeling_outputs import CausalLMOutputWithPast
+from transformers.modeling_utils import PreTrainedModel
+
+SECTION_VERSION = 1
+SECTION_KEYS = {"version", "base", "layers", "rank", "select", "row_dtype",
+                "provenance"}
+
+
+def check_section(stem):
+    if stem.get("version") != SECTION_VERSION:
+        raise ValueError(f"stem.version {stem.get('version')} is not supported,"
+                         f" only {SECTION_VERSION}")
+    unknown = sorted(set(stem) - SECTION_KEYS)
+    if unknown:
+        raise ValueError(f"stem section: unknown keys {', '.join(unknown)}")
+    if stem.get("rank", 0) or stem.get("select", False):
+        raise ValueError("stem.rank and stem.select are not supported by this "
+                         "file")
+    if stem.get("row_dtype") == "uint8":
+        raise ValueError("stem.row_dtype uint8 is not supported by this file")
+
+
+class StemLlamaConfig(PretrainedConfig):
+    """The base model's config and the section "stem"."""
+
+    model_type = "stem_llama"
+    keys_to_ignore_at_inference = ["past_key_values"]
+
+    def __init__(self, stem=None, **kwargs):
+        super().__init__(**kwargs)
+        self.stem = stem
+        if stem is None:
+            return
+        check_section(stem)
+        # What the base's class computes from the keys is needed here too: the
+        # cache asks for layer_types and sliding_window, for example.
+        for key, value in self.base_config(kwargs).to_dict().items():
+            if key not in OWN_KEYS and (key in kwargs or
+                                        not hasattr(self, key)):
+                setattr(self, key, value)
+
+    def base_config(self, values=None):
+        """The dense model's config."""
+        if values is None:
+            values = self.to_dict()
+        values = {key: value for key, value in values.items()
+                  if key not in OWN_KEYS and not key.startswith("_")}
+        return AutoConfig.for_model(self.stem["base"]["model_type"], **values)
+
+
+OWN_KEYS = {"stem", "model_type", "architectures", "auto_map",
+            "transformers_version"}
+
+
+class TokenIds:
+    """The ids of the running forward pass; every STEM block has the same."""
+
+    def __init__(self):
+        self.ids = None
+
+
+class StemMLP(nn.Module):
+    def __init__(self, dense, vocab_size, token_ids):
+        super().__init__()
+        self.gate_proj = dense.gate_proj
+        self.down_proj = dense.down_proj
+        self.act_fn = dense.act_fn
+        weight = dense.gate_proj.weight
+        self.up_table = nn.Embedding(vocab_size, weight.shape[0],
+                                     device=weight.device, dtype=weight.dtype)
+        # Not a module: kept out of the parameters.
+        self.token_ids = token_ids
+
+    def forward(self, x):
+        ids = self.token_ids.ids
+        if ids is None or ids.shape != x.shape[:-1]:
+            raise ValueError("a STEM layer needs the token ids of its input: "
+                             "call the model with input_ids")
+        rows = self.up_table(ids.to(self.up_table.weight.device))
+        return self.down_proj(self.act_fn(self.gate_proj(x)) * rows)
+
+
+class StemLlamaForCausalLM(PreTrainedModel, GenerationMixin):
+    config_class = StemLlamaConfig
+    base_model_prefix = "model"
+    supports_gradient_checkpointing = True
+    _supports_sdpa = True
+    _supports_flash_attn = True
+    _supports_flash_attn_2 = True
+    _supports_attention_backend = True
+    _supports_cache_class = True
+    _can_compile_fullgraph = False
+    _skip_keys_device_placement = ["past_key_values"]
+    # Shards that a conversion left alone still hold the matrices.
+    _keys_to_ignore_on_load_unexpected = [r"\.mlp\.up_proj\."]
+    _tied_weights_keys = {"lm_head.weight": "model.embed_tokens.weight"}
+
+    def __init__(self, config):
+        super().__init__(config)
+        base = config.base_config()
+        base._attn_implementation = config._attn_implementation
+        dense = AutoModelForCausalLM.from_config(base)
+        self.model = dense.model
+        self.lm_head = dense.lm_head
+        self.vocab_size = config.vocab_size
+        self.token_ids = TokenIds()
+        for index in config.stem["layers"]:
+            layer = self.model.layers[index]
+            layer.mlp = StemMLP(layer.mlp, config.vocab_size, self.token_ids)
+        self.post_init()
+
+    def _init_weights(self, module):
+        # The dense part is initialised by its own class, rows like embeddings.
+        if isinstance(module, nn.Embedding):
+            module.weight.data.normal_(
+                mean=0.0, std=getattr(self.config, "initializer_range", 0.02))
+
+    def get_input_embeddings(self):
+        return self.model.embed_tokens
+
+    def set_input_embeddings(self, value):
+        self.model.embed_tokens = value
+
+    def get_output_embeddings(self):
+        return self.lm_head
+
+    def set_output_embeddings(self, value):
+        self.lm_head = value
+
+    def get_decoder(self):
+        return self.model
+
+    def resize_token_embeddings(self, *args, **kwargs):
+        raise NotImplementedError("a STEM table has one row for each id of the "
+                                  "vocabulary; resizing it is not supported")
+
+    def forward(self, input_ids=None, attention_mask=None, position_ids=None,
+                past_key_values=None, inputs_embeds=None, labels=None,
+                use_cache=None, logits_to_keep=0, return_dict=None, **kwargs):
+        if input_ids is None or inputs_embeds is not None:
+            raise ValueError("a STEM model looks rows up by token id: call it "
+                             "with input_ids, without inputs_embeds")
+        self.token_ids.ids = input_ids
+        try:
+            outputs = self.model(
+                input_ids=input_ids, attention_mask=attention_mask,
+                position_ids=position_ids, past_key_values=past_key_values,
+                use_cache=use_cache, **kwargs)
+        finally:
+            # Recomputation in the backward pass still reads them.
+            if not (self.training and torch.is_grad_enabled()):
+                self.token_ids.ids = None
+        hidden = outputs.last_hidden_state
+        keep = (slice(-logits_to_keep, None)
+                if isinstance(logits_to_keep, int) else logits_to_keep)
+        logits = self.lm_head(hidden[:, keep, :])
+        loss = None
+        if labels is not None:
+            loss = self.loss_function(logits=logits, labels=labels,
+                                      vocab_size=self.vocab_size, **kwargs)
+        result = CausalLMOutputWithPast(
+            loss=loss, logits=logits,
+            past_key_values=outputs.past_key_values,
+            hidden_states=outputs.hidden_states,
+            attentions=outputs.attentions)
+        return result.to_tuple() if return_dict is False else result
