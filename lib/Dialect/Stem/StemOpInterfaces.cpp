@@ -66,9 +66,11 @@ void KVPageOp::getEffects(Effects &effects) {
 // Token operands
 //===----------------------------------------------------------------------===//
 
-/// Whether the operand at `index` belongs to one of `values`.
-static bool isOneOf(Operation *op, unsigned index, ArrayRef<Value> values) {
-  return llvm::is_contained(values, op->getOperand(index));
+/// Whether the operand at `index` is one of `operands`. Not by value: the same
+/// matrix may be the tokens and the weight of one op.
+static bool isOneOf(Operation *op, unsigned index,
+                    ArrayRef<OpOperand *> operands) {
+  return llvm::is_contained(operands, &op->getOpOperand(index));
 }
 
 bool EmbeddingOp::isTokenOperand(unsigned index) { return index == 0; }
@@ -81,18 +83,18 @@ bool CrossEntropyOp::isTokenOperand(unsigned index) { return index != 1; }
 bool LookupOp::isTokenOperand(unsigned index) { return index == 1; }
 bool MapIdsOp::isTokenOperand(unsigned index) { return index == 0; }
 bool GatedFFNOp::isTokenOperand(unsigned index) {
-  return isOneOf(*this, index, {getX(), getUp()});
+  return isOneOf(*this, index, {&getXMutable(), &getUpMutable()});
 }
 bool FusedFFNOp::isTokenOperand(unsigned index) {
-  return isOneOf(*this, index, {getX(), getIndex()});
+  return isOneOf(*this, index, {&getXMutable(), &getIndexMutable()});
 }
 bool AttendOp::isTokenOperand(unsigned index) { return index < 3; }
 bool KVAppendOp::isTokenOperand(unsigned index) { return index < 4; }
 bool MixOp::isTokenOperand(unsigned index) {
-  return isOneOf(*this, index, {getUp(), getX()});
+  return isOneOf(*this, index, {&getUpMutable(), &getXMutable()});
 }
 bool SelectUpOp::isTokenOperand(unsigned index) {
-  return isOneOf(*this, index, {getUp(), getX(), getIds()});
+  return isOneOf(*this, index, {&getUpMutable(), &getXMutable(), &getIdsMutable()});
 }
 
 //===----------------------------------------------------------------------===//

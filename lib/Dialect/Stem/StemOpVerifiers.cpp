@@ -361,6 +361,9 @@ LogicalResult MapIdsOp::verify() {
   if (static_cast<int32_t>(getUnknown()) < 0)
     return emitOpError() << "unknown must not be negative, got "
                          << static_cast<int32_t>(getUnknown());
+  // C3
+  if (dim(getMap(), 0) == 0)
+    return emitOpError("map must not be empty");
   return success();
 }
 

@@ -186,6 +186,14 @@ func.func @map_ids_c2(%i: tensor<3xi32>, %m: tensor<9xi32>) {
 
 // -----
 
+func.func @map_ids_c3(%i: tensor<3xi32>, %m: tensor<0xi32>) {
+  // expected-error @+1 {{'stem.map_ids' op map must not be empty}}
+  %0 = stem.map_ids %i, %m {unknown = 0 : i32} : tensor<3xi32>, tensor<0xi32> -> tensor<3xi32>
+  return
+}
+
+// -----
+
 func.func @mix_c1(%u: tensor<3x16xf32>, %x: tensor<3x8xf32>, %a: tensor<16x2xf32>, %b: tensor<2x4xf32>) {
   // expected-error @+1 {{'stem.mix' op inputs of b must be the columns of x, which is 8, got 4}}
   %0 = stem.mix %u, %x a %a b %b : (tensor<3x16xf32>, tensor<3x8xf32>, tensor<16x2xf32>, tensor<2x4xf32>) -> tensor<3x16xf32>

@@ -107,7 +107,7 @@ def Stem_MapIdsOp : Stem_PureTokenwiseOp<"map_ids"> {
     map or maps to a negative number.
 
     Constraints: C1 the result has as many elements as `ids`; C2 `unknown` is
-    not negative.
+    not negative; C3 the map has at least one element.
   }];
   let arguments = (ins Stem_IdVector:$ids, Stem_IdVector:$map, I32Attr:$unknown);
   let results = (outs Stem_IdVector:$result);
