@@ -25,6 +25,12 @@ struct BindParamsPass
   void runOnOperation() override {
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       if (function->hasAttr(StemDialect::kEntryAttr)) {
+        if (!SymbolTable::symbolKnownUseEmpty(function, getOperation())) {
+          function.emitOpError("is an entry, which only the runtime calls, but "
+                               "the module refers to it");
+          signalPassFailure();
+          continue;
+        }
         bind<ParamLoadOp>(function, StemDialect::kParamAttr);
         bind<TableLoadOp>(function, StemDialect::kTableAttr);
         // The artefact's description names it; nothing links against it.

@@ -32,6 +32,21 @@ inline bool usesUpMatrix(DenseFFNOp) { return true; }
 inline bool usesUpMatrix(GatedFFNOp) { return false; }
 inline bool usesUpMatrix(FusedFFNOp) { return false; }
 
+/// Whether the matrices of the FFN are packed and gate and up have the type of
+/// x, as the matrix kernels need.
+template <typename FFNOp> bool isPackedFFN(FFNOp op) {
+  mlir::Type element = op.getX().getType().getElementType();
+  auto isPacked = [&](mlir::Value weight) {
+    auto type = llvm::dyn_cast<PackedType>(weight.getType());
+    return type && type.getElementType() == element;
+  };
+  if constexpr (std::is_same_v<FFNOp, DenseFFNOp>)
+    if (!isPacked(op.getUp()))
+      return false;
+  return isPacked(op.getGate()) &&
+         llvm::isa<PackedType>(op.getDown().getType());
+}
+
 /// The products SiLU(gate) * up of columns `[first, first + width)`. `buffers`
 /// are blocks of `[T, width]`: gate (f32), product, and for a dense FFN up
 /// (f32); gives their new values in that order.

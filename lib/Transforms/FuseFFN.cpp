@@ -22,6 +22,13 @@ using namespace stem;
 
 namespace {
 
+/// Whether a value of type `from` may change when it is converted to `to`.
+bool roundsElements(Type from, Type to) {
+  const llvm::fltSemantics &a = cast<FloatType>(from).getFloatSemantics();
+  const llvm::fltSemantics &b = cast<FloatType>(to).getFloatSemantics();
+  return !llvm::APFloat::isRepresentableBy(a, b);
+}
+
 // Pattern: gated_ffn(x, gate, lookup(rows, index), down)
 //          -> fused_ffn(x, gate, rows[index], down)
 struct FuseLookup : OpRewritePattern<GatedFFNOp> {
@@ -34,11 +41,10 @@ struct FuseLookup : OpRewritePattern<GatedFFNOp> {
       return rewriter.notifyMatchFailure(op, "rows do not come from a lookup");
     if (!lookup->hasOneUse())
       return rewriter.notifyMatchFailure(op, "the lookup has other uses");
-    auto rows = lookup.getRows().getType();
-    // A narrowing lookup rounds; the fused op would not.
-    if (rows.getElementTypeBitWidth() >
-        lookup.getType().getElementTypeBitWidth())
-      return rewriter.notifyMatchFailure(op, "the lookup narrows the rows");
+    // A lookup that rounds does so before the product; the fused op would not.
+    if (roundsElements(lookup.getRows().getType().getElementType(),
+                       lookup.getType().getElementType()))
+      return rewriter.notifyMatchFailure(op, "the lookup rounds the rows");
     rewriter.replaceOpWithNewOp<FusedFFNOp>(
         op, op.getType(), op.getX(), op.getGate(), lookup.getRows(),
         lookup.getIndex(), op.getDown(), op.getGateBias(), op.getDownBias());

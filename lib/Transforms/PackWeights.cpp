@@ -13,7 +13,8 @@
 #include "stem/Transforms/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 namespace stem {
 #define GEN_PASS_DEF_STEMPACKWEIGHTSPASS
@@ -26,88 +27,94 @@ using namespace stem;
 namespace {
 
 /// Whether `use` reads a whole matrix as the right-hand side of a product.
+/// Not by value: the same matrix may be the tokens of that product, too.
 bool isPackableUse(OpOperand &use) {
-  Operation *op = use.getOwner();
-  Value value = use.get();
-  if (auto linear = dyn_cast<LinearOp>(op))
-    return value == linear.getWeight() && value != linear.getX();
-  if (auto ffn = dyn_cast<DenseFFNOp>(op))
-    return llvm::is_contained({ffn.getGate(), ffn.getUp(), ffn.getDown()},
-                              value);
-  if (auto ffn = dyn_cast<GatedFFNOp>(op))
-    return value == ffn.getGate() || value == ffn.getDown();
-  if (auto ffn = dyn_cast<FusedFFNOp>(op))
-    return value == ffn.getGate() || value == ffn.getDown();
-  if (auto loss = dyn_cast<CrossEntropyOp>(op))
-    return value == loss.getHead();
-  if (auto mix = dyn_cast<MixOp>(op))
-    return value == mix.getA() || value == mix.getB();
-  if (auto select = dyn_cast<SelectUpOp>(op))
-    return value == select.getWeight();
-  return false;
+  return llvm::TypeSwitch<Operation *, bool>(use.getOwner())
+      .Case<LinearOp, SelectUpOp>(
+          [&](auto op) { return &use == &op.getWeightMutable(); })
+      .Case<DenseFFNOp>([&](DenseFFNOp op) {
+        return &use == &op.getGateMutable() || &use == &op.getUpMutable() ||
+               &use == &op.getDownMutable();
+      })
+      .Case<GatedFFNOp, FusedFFNOp>([&](auto op) {
+        return &use == &op.getGateMutable() || &use == &op.getDownMutable();
+      })
+      .Case<CrossEntropyOp>(
+          [&](CrossEntropyOp op) { return &use == &op.getHeadMutable(); })
+      .Case<MixOp>([&](MixOp op) {
+        return &use == &op.getAMutable() || &use == &op.getBMutable();
+      })
+      .Default(false);
 }
 
 struct PackWeightsPass
     : public stem::impl::StemPackWeightsPassBase<PackWeightsPass> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    SymbolTable table(module);
-    symbols = &table;
-    collectCalls(module);
-    // Callees first would need an order; instead iterate: an argument is
-    // packable when its uses are, which only depends on deeper functions.
-    SmallVector<ParamLoadOp> loads;
-    module.walk([&](ParamLoadOp load) { loads.push_back(load); });
-    for (ParamLoadOp load : loads)
-      packUses(load);
+    packable.clear();
+    calls.clear();
+    SymbolTableCollection tables;
+    symbols = &tables;
+    collectCandidates(module);
+    // What remains is packable when all of it is.
+    while (packable.remove_if(
+        [&](BlockArgument argument) { return !staysPackable(argument); })) {
+    }
+    module.walk([&](ParamLoadOp load) { packUses(load); });
     retypeArguments(module);
   }
 
-  void collectCalls(ModuleOp module) {
-    module.walk([&](func::CallOp call) {
-      if (auto callee = symbols->lookup<func::FuncOp>(call.getCallee()))
-        calls[callee].push_back(call);
+  func::FuncOp calleeOf(func::CallOp call) {
+    return symbols->lookupNearestSymbolFrom<func::FuncOp>(call,
+                                                          call.getCalleeAttr());
+  }
+
+  /// Matrix arguments of functions whose calls are all known.
+  void collectCandidates(ModuleOp module) {
+    module.walk([&](func::FuncOp function) {
+      auto users = SymbolTable::getSymbolUses(function, module);
+      if (function.isExternal() || !function.isPrivate() || !users ||
+          users->empty() ||
+          !llvm::all_of(*users, [](const SymbolTable::SymbolUse &use) {
+            return isa<func::CallOp>(use.getUser());
+          }))
+        return;
+      for (const SymbolTable::SymbolUse &use : *users)
+        calls[function].push_back(cast<func::CallOp>(use.getUser()));
+      for (BlockArgument argument : function.getArguments())
+        if (packedType(argument.getType()) && !argument.use_empty())
+          packable.insert(argument);
     });
   }
 
-  /// The argument that an operand of a call becomes, if its body is known.
-  BlockArgument calleeArgument(OpOperand &use) {
+  bool canReadPacked(OpOperand &use) {
     auto call = dyn_cast<func::CallOp>(use.getOwner());
     if (!call)
-      return {};
-    auto callee = symbols->lookup<func::FuncOp>(call.getCallee());
-    if (!callee || callee.isExternal() || !callee.isPrivate())
-      return {};
-    return callee.getArgument(use.getOperandNumber());
+      return isPackableUse(use);
+    func::FuncOp callee = calleeOf(call);
+    return callee && !callee.isExternal() &&
+           packable.contains(callee.getArgument(use.getOperandNumber()));
   }
 
   /// Whether all that reads `argument` can read it packed, and all that is
-  /// passed for it is a parameter.
-  bool isPackable(BlockArgument argument) {
-    auto [it, inserted] = packable.try_emplace(argument, false);
-    if (!inserted)
-      return it->second;
-    auto function = cast<func::FuncOp>(argument.getOwner()->getParentOp());
-    bool result = packedType(argument.getType()) && !argument.use_empty() &&
-                  llvm::all_of(argument.getUses(), [&](OpOperand &use) {
-                    if (BlockArgument next = calleeArgument(use))
-                      return isPackable(next);
-                    return isPackableUse(use);
-                  });
-    for (func::CallOp call : calls[function]) {
+  /// passed for it is a parameter or such an argument.
+  bool staysPackable(BlockArgument argument) {
+    auto isPackedWhenPassed = [&](func::CallOp call) {
       Value passed = call.getOperand(argument.getArgNumber());
       if (auto outer = dyn_cast<BlockArgument>(passed))
-        result = result && isPackable(outer);
-      else
-        result = result && passed.getDefiningOp<ParamLoadOp>();
-    }
-    packable[argument] = result;
-    return result;
+        return packable.contains(outer);
+      return passed.getDefiningOp<ParamLoadOp>() != nullptr;
+    };
+    return llvm::all_of(argument.getUses(),
+                        [&](OpOperand &use) { return canReadPacked(use); }) &&
+           llvm::all_of(calls[argument.getOwner()->getParentOp()],
+                        isPackedWhenPassed);
   }
 
   static PackedType packedType(Type type) {
     auto tensor = dyn_cast<RankedTensorType>(type);
     if (!tensor || tensor.getRank() != 2 || !tensor.hasStaticShape() ||
+        tensor.getNumElements() == 0 ||
         !(tensor.getElementType().isF32() || tensor.getElementType().isBF16()))
       return {};
     return PackedType::get(type.getContext(), tensor.getDimSize(1),
@@ -120,11 +127,9 @@ struct PackWeightsPass
     if (!type)
       return;
     SmallVector<OpOperand *> uses;
-    for (OpOperand &use : load->getUses()) {
-      BlockArgument next = calleeArgument(use);
-      if (next ? isPackable(next) : isPackableUse(use))
+    for (OpOperand &use : load->getUses())
+      if (canReadPacked(use))
         uses.push_back(&use);
-    }
     if (uses.empty())
       return;
     // A tied embedding reads the packed form too: the matrix is held once.
@@ -142,21 +147,19 @@ struct PackWeightsPass
   }
 
   void retypeArguments(ModuleOp module) {
-    for (auto &[argument, isPacked] : packable)
-      if (isPacked)
-        argument.setType(packedType(argument.getType()));
-    for (auto function : module.getOps<func::FuncOp>()) {
-      if (function.isExternal())
-        continue;
-      function.setType(FunctionType::get(
-          &getContext(), function.getBody().getArgumentTypes(),
-          function.getFunctionType().getResults()));
+    for (BlockArgument argument : packable)
+      argument.setType(packedType(argument.getType()));
+    for (auto &[function, callers] : calls) {
+      auto callee = cast<func::FuncOp>(function);
+      callee.setType(FunctionType::get(&getContext(),
+                                       callee.getBody().getArgumentTypes(),
+                                       callee.getFunctionType().getResults()));
     }
   }
 
-  SymbolTable *symbols = nullptr;
+  SymbolTableCollection *symbols = nullptr;
   llvm::DenseMap<Operation *, SmallVector<func::CallOp>> calls;
-  llvm::MapVector<BlockArgument, bool> packable;
+  llvm::SetVector<BlockArgument> packable;
 };
 
 } // namespace

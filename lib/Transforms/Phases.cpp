@@ -8,6 +8,7 @@
 #include "stem/Transforms/Phases.h"
 
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 
 using namespace mlir;
 
@@ -15,7 +16,7 @@ LogicalResult stem::verifyPhase(ModuleOp module, StringRef phase,
                                 function_ref<bool(Operation *)> isLegal) {
   bool allLegal = true;
   module.walk<WalkOrder::PreOrder>([&](Operation *op) {
-    if (!isLegal(op)) {
+    if (op != module && !isLegal(op)) {
       op->emitOpError() << "does not belong at the end of the " << phase
                         << " phase; a pass should have replaced it";
       allLegal = false;
@@ -24,4 +25,12 @@ LogicalResult stem::verifyPhase(ModuleOp module, StringRef phase,
                                      : WalkResult::advance();
   });
   return success(allLegal);
+}
+
+bool stem::isElementwiseOrReshape(Operation *op) {
+  if (auto linalgOp = dyn_cast<linalg::LinalgOp>(op))
+    return linalgOp.hasPureTensorSemantics() &&
+           linalgOp.getNumParallelLoops() == linalgOp.getNumLoops();
+  return isa<tensor::CastOp, tensor::CollapseShapeOp, tensor::DimOp,
+             tensor::EmptyOp, tensor::ExpandShapeOp>(op);
 }

@@ -27,6 +27,7 @@ struct SpecializePass
     ModuleOp module = getOperation();
     SymbolTable table(module);
     symbols = &table;
+    clones.clear();
     SmallVector<func::FuncOp> worklist;
     for (auto function : module.getOps<func::FuncOp>()) {
       if (function->hasAttr(StemDialect::kTileAttr))
@@ -47,15 +48,23 @@ struct SpecializePass
   LogicalResult specializeCalls(func::FuncOp caller,
                                 SmallVectorImpl<func::FuncOp> &worklist) {
     auto tile = caller->getAttrOfType<IntegerAttr>(StemDialect::kTileAttr);
-    if (!tile)
+    if (!tile || tile.getInt() < 1)
       return caller.emitOpError()
              << "attribute '" << StemDialect::kTileAttr
-             << "' must be an integer, the tokens of one tile";
-    caller.walk([&](func::CallOp call) {
+             << "' must be a positive integer, the tokens of one tile";
+    WalkResult result = caller.walk([&](func::CallOp call) -> WalkResult {
       auto callee = symbols->lookup<func::FuncOp>(call.getCallee());
-      if (!callee || callee.isExternal() ||
-          callee->hasAttr(StemDialect::kTileAttr))
-        return;
+      if (!callee || callee.isExternal())
+        return WalkResult::advance();
+      if (Attribute own = callee->getAttr(StemDialect::kTileAttr)) {
+        auto size = dyn_cast<IntegerAttr>(own);
+        if (!size || size.getInt() < 1 || tile.getInt() % size.getInt() == 0)
+          return WalkResult::advance();
+        return call.emitOpError()
+               << "passes tiles of " << tile.getInt()
+               << " tokens to a function with '" << StemDialect::kTileAttr
+               << "' " << size.getInt() << ", which does not divide it";
+      }
       func::FuncOp &clone = clones[{callee, tile.getInt()}];
       if (!clone) {
         clone = callee.clone();
@@ -66,8 +75,9 @@ struct SpecializePass
         worklist.push_back(clone);
       }
       call.setCallee(clone.getName());
+      return WalkResult::advance();
     });
-    return success();
+    return failure(result.wasInterrupted());
   }
 
   void eraseOriginals(ModuleOp module) {

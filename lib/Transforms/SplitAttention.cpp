@@ -42,17 +42,33 @@ struct SplitCachedAttention : OpRewritePattern<AttentionOp> {
   }
 };
 
+LogicalResult verifyCached(AttentionOp op) {
+  if (!op.getCache())
+    return op.emitOpError("without a cache is not lowered to the host; pass a "
+                          "cache and a layer");
+  RankedTensorType q = op.getQ().getType(), k = op.getK().getType();
+  Type element = k.getElementType();
+  if (k == op.getV().getType() && q.getElementType() == element &&
+      (element.isF32() || element.isBF16()))
+    return success();
+  return op.emitOpError() << "has queries " << q << ", keys " << k
+                          << " and values " << op.getV().getType()
+                          << "; a cache holds one type, f32 or bf16";
+}
+
 struct SplitAttentionPass
     : public stem::impl::StemSplitAttentionPassBase<SplitAttentionPass> {
   void runOnOperation() override {
+    bool canSplit = true;
+    getOperation()->walk([&](AttentionOp op) {
+      if (failed(verifyCached(op)))
+        canSplit = false;
+    });
+    if (!canSplit)
+      return signalPassFailure();
     RewritePatternSet patterns(&getContext());
     patterns.add<SplitCachedAttention>(&getContext());
     walkAndApplyPatterns(getOperation(), std::move(patterns));
-    getOperation()->walk([&](AttentionOp op) {
-      op.emitOpError("without a cache is not lowered to the host; pass a "
-                     "cache and a layer");
-      signalPassFailure();
-    });
   }
 };
 

@@ -93,13 +93,14 @@ Value f32Matrix(OpBuilder &builder, Location loc, Value rowsOf,
                      builder.getF32Type());
 }
 
-/// The argument that `result` is returned in when its type fits, else new.
+/// The f32 argument that `result` is returned in, or a new matrix.
 Value destinationFor(OpBuilder &builder, Location loc, Value result, Value x,
                      int64_t columns) {
   auto function = result.getDefiningOp()->getParentOfType<func::FuncOp>();
   if (std::optional<unsigned> index = returnedIndex(result))
     if (Value argument = outputArgument(function, *index))
-      if (argument.getType() == result.getType())
+      if (argument.getType() == result.getType() &&
+          cast<RankedTensorType>(result.getType()).getElementType().isF32())
         return argument;
   return f32Matrix(builder, loc, x, columns);
 }
@@ -115,13 +116,10 @@ struct TileLinear : OpRewritePattern<LinearOp> {
       return rewriter.notifyMatchFailure(op, "the weight is not packed");
     Location loc = op.getLoc();
     Type element = op.getType().getElementType();
-    bool direct = element.isF32();
-    Value dest = direct
-                     ? destinationFor(rewriter, loc, op.getResult(), op.getX(),
-                                      weight.getColumns())
-                     : f32Matrix(rewriter, loc, op.getX(), weight.getColumns());
-    Value result =
-        multiplyByPanels(rewriter, loc, op.getX(), op.getWeight(), dest);
+    Value dest = destinationFor(rewriter, loc, op.getResult(), op.getX(),
+                                weight.getColumns());
+    Value x = convertTensor(rewriter, loc, op.getX(), weight.getElementType());
+    Value result = multiplyByPanels(rewriter, loc, x, op.getWeight(), dest);
     if (op.getBias())
       result = addBias(rewriter, loc, result, op.getBias());
     rewriter.replaceOp(op, convertTensor(rewriter, loc, result, element));
@@ -135,14 +133,15 @@ template <typename FFNOp> struct TileFFN : OpRewritePattern<FFNOp> {
 
   LogicalResult matchAndRewrite(FFNOp op,
                                 PatternRewriter &rewriter) const override {
+    if (!isPackedFFN(op))
+      return rewriter.notifyMatchFailure(
+          op, "the matrices are not packed, or not in the type of x");
     Location loc = op.getLoc();
-    auto gate = dyn_cast<PackedType>(op.getGate().getType());
-    auto down = dyn_cast<PackedType>(op.getDown().getType());
-    if (!gate || !down)
-      return rewriter.notifyMatchFailure(op, "gate and down are not packed");
+    auto gate = cast<PackedType>(op.getGate().getType());
+    auto down = cast<PackedType>(op.getDown().getType());
     int64_t columns = gate.getColumns();
     Value gates = f32Matrix(rewriter, loc, op.getX(), columns);
-    Value products = emptyLike(rewriter, loc, gates, gate.getElementType());
+    Value products = emptyLike(rewriter, loc, gates, down.getElementType());
     SmallVector<Value> outputs = {gates, products};
     if (usesUpMatrix(op))
       outputs.push_back(f32Matrix(rewriter, loc, op.getX(), columns));
@@ -172,6 +171,9 @@ struct TileAttend : OpRewritePattern<AttendOp> {
 
   LogicalResult matchAndRewrite(AttendOp op,
                                 PatternRewriter &rewriter) const override {
+    Type element = op.getQ().getType().getElementType();
+    if (!element.isF32() && !element.isBF16())
+      return rewriter.notifyMatchFailure(op, "pages are f32 or bf16");
     Location loc = op.getLoc();
     int64_t group = op.getQueryHeads() / op.getKvHeads();
     OpFoldResult tokens = tensor::getMixedSize(rewriter, loc, op.getQ(), 0);
@@ -244,6 +246,11 @@ struct TileColumnsPass
         getOperation()->getAttrOfType<IntegerAttr>(StemDialect::kTileAttr);
     if (!tile || tile.getInt() != 1)
       return;
+    WalkResult shapes = getOperation()->walk([](TokenwiseOpInterface op) {
+      return WalkResult(verifyTokenShapes(op));
+    });
+    if (shapes.wasInterrupted())
+      return signalPassFailure();
     RewritePatternSet patterns(&getContext());
     patterns.add<TileLinear, TileFFN<DenseFFNOp>, TileFFN<GatedFFNOp>,
                  TileFFN<FusedFFNOp>, TileAttend>(&getContext());

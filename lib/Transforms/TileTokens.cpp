@@ -26,22 +26,41 @@ using namespace stem;
 
 namespace {
 
+bool isMatrixOfTokens(Type type) {
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  return tensor && tensor.getRank() > 0 && tensor.isDynamicDim(0);
+}
+
 /// Elementwise arith or math on tensors whose rows are tokens.
 bool isElementwiseOnTokens(Operation *op) {
-  if (!OpTrait::hasElementwiseMappableTraits(op) || op->getNumResults() != 1)
-    return false;
-  auto type = dyn_cast<RankedTensorType>(op->getResult(0).getType());
-  return type && type.getRank() > 0 && type.isDynamicDim(0);
+  return OpTrait::hasElementwiseMappableTraits(op) &&
+         op->getNumResults() == 1 &&
+         isMatrixOfTokens(op->getResult(0).getType());
 }
 
 bool isTokenOperand(OpOperand &operand) {
   if (auto tokenwise = dyn_cast<TokenwiseOpInterface>(operand.getOwner()))
     return tokenwise.isTokenOperand(operand.getOperandNumber());
-  return true;
+  // Elementwise: all but scalars, such as the condition of a select.
+  return isa<RankedTensorType>(operand.get().getType());
 }
 
+/// A tokenwise op on tensors; buffers are beyond this pass.
 bool isTokenwise(Operation *op) {
-  return isa<TokenwiseOpInterface>(op) || isElementwiseOnTokens(op);
+  if (!isa<TokenwiseOpInterface>(op))
+    return isElementwiseOnTokens(op);
+  return llvm::all_of(op->getOpOperands(), [](OpOperand &operand) {
+    return !isTokenOperand(operand) ||
+           isa<RankedTensorType>(operand.get().getType());
+  });
+}
+
+/// Calls `visit` on every operand of `op` and of the ops inside it.
+void forEachOperand(Operation *op, function_ref<void(OpOperand &)> visit) {
+  op->walk([&](Operation *inner) {
+    for (OpOperand &operand : inner->getOpOperands())
+      visit(operand);
+  });
 }
 
 /// The ops of one loop over tiles.
@@ -55,16 +74,18 @@ public:
 
   /// Whether `op` reads something of the group other than tile by tile.
   bool mustPrecede(Operation *op) const {
-    if (!isTokenwise(op))
-      return llvm::any_of(op->getOperands(),
-                          [&](Value value) { return contains(value); });
-    if (isa<AttendOp>(op) && llvm::any_of(ops, [](Operation *other) {
-          return isa<KVAppendOp>(other);
-        }))
+    // Every tile's keys are in the cache before any token attends, and are
+    // not overwritten before all have.
+    if ((isa<AttendOp>(op) && containsAny<KVAppendOp>()) ||
+        (isa<KVAppendOp>(op) && containsAny<AttendOp>()))
       return true;
-    return llvm::any_of(op->getOpOperands(), [&](OpOperand &operand) {
-      return contains(operand.get()) && !isTokenOperand(operand);
+    bool tileByTile = isTokenwise(op);
+    bool result = false;
+    forEachOperand(op, [&](OpOperand &operand) {
+      if (contains(operand.get()) && !(tileByTile && isTokenOperand(operand)))
+        result = true;
     });
+    return result;
   }
 
   /// Token operands from outside, in order of first use.
@@ -90,12 +111,19 @@ public:
 
   /// Whether every use of `value` is in the group or before it.
   bool isLastUser(Value value) const {
+    Block *block = ops.front()->getBlock();
     return llvm::all_of(value.getUsers(), [&](Operation *user) {
-      return contains(user) || user->isBeforeInBlock(ops.front());
+      // A size is not the contents.
+      return contains(user) || isa<tensor::DimOp>(user) ||
+             block->findAncestorOpInBlock(*user)->isBeforeInBlock(ops.front());
     });
   }
 
 private:
+  template <typename OpT> bool containsAny() const {
+    return llvm::any_of(ops, llvm::IsaPred<OpT>);
+  }
+
   llvm::SetVector<Operation *> ops;
 };
 
@@ -113,9 +141,15 @@ struct TileTokensPass
                            "code");
       return signalPassFailure();
     }
+    Block &body = function.getBody().front();
+    bool areTileable = true;
+    for (Operation &op : body)
+      if (isTokenwise(&op) && failed(verifyTiles(&op)))
+        areTileable = false;
+    if (!areTileable)
+      return signalPassFailure();
     Group group;
-    for (Operation &op :
-         llvm::make_early_inc_range(function.getBody().front())) {
+    for (Operation &op : llvm::make_early_inc_range(body)) {
       bool breaks = !isTokenwise(&op) &&
                     (!isPure(&op) || op.hasTrait<OpTrait::IsTerminator>());
       if (breaks || group.mustPrecede(&op))
@@ -123,6 +157,28 @@ struct TileTokensPass
       if (isTokenwise(&op))
         group.add(&op);
     }
+  }
+
+  /// Whether `op` can be cut into tiles.
+  LogicalResult verifyTiles(Operation *op) {
+    if (auto tokenwise = dyn_cast<TokenwiseOpInterface>(op))
+      if (failed(verifyTokenShapes(tokenwise)))
+        return failure();
+    for (OpOperand &operand : op->getOpOperands()) {
+      auto type = dyn_cast<RankedTensorType>(operand.get().getType());
+      if (!type || !isTokenOperand(operand))
+        continue;
+      if (llvm::is_contained(type.getShape().drop_front(),
+                             ShapedType::kDynamic))
+        return op->emitOpError()
+               << "has an operand " << type
+               << "; only the number of tokens may be dynamic";
+      if (!type.isDynamicDim(0) && type.getDimSize(0) % tile != 0)
+        return op->emitOpError() << "has " << type.getDimSize(0)
+                                 << " tokens, which is not a multiple of '"
+                                 << StemDialect::kTileAttr << "', " << tile;
+    }
+    return success();
   }
 
   /// Replaces the ops of the group by one loop in front of `next`.
@@ -150,14 +206,17 @@ struct TileTokensPass
                     OpBuilder &builder, OpFoldResult tokens) {
     auto type = cast<RankedTensorType>(output.getType());
     if (std::optional<unsigned> index = returnedIndex(output)) {
-      if (Value argument = outputArgument(getOperation(), *index))
+      Value argument = outputArgument(getOperation(), *index);
+      if (argument && argument.getType() == type)
         return argument;
       for (Value input : inputs)
         if (isa<BlockArgument>(input) && input.getType() == type &&
             group.isLastUser(input))
           return input;
     }
-    SmallVector<OpFoldResult> sizes = {tokens};
+    SmallVector<OpFoldResult> sizes = {
+        type.isDynamicDim(0) ? tokens
+                             : builder.getIndexAttr(type.getDimSize(0))};
     for (int64_t size : type.getShape().drop_front())
       sizes.push_back(builder.getIndexAttr(size));
     return emptyTensor(builder, output.getLoc(), sizes, type.getElementType());
@@ -229,12 +288,20 @@ struct TileTokensPass
   }
 
   void cloneOnTile(Operation *op, OpBuilder &body, IRMapping &mapping) {
-    Operation *clone = body.clone(*op, mapping);
-    for (Value result : clone->getResults()) {
-      auto type = cast<RankedTensorType>(result.getType());
+    Operation *clone = body.clone(*op);
+    // Operand by operand: a value may be the tokens of one operand and the
+    // whole matrix of another.
+    for (OpOperand &operand : op->getOpOperands())
+      if (isTokenOperand(operand))
+        clone->setOperand(operand.getOperandNumber(),
+                          mapping.lookup(operand.get()));
+    for (auto [result, whole] :
+         llvm::zip_equal(clone->getResults(), op->getResults())) {
+      auto type = cast<RankedTensorType>(whole.getType());
       SmallVector<int64_t> shape(type.getShape());
       shape.front() = tile;
       result.setType(type.clone(shape));
+      mapping.map(whole, result);
     }
   }
 

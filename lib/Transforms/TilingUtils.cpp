@@ -29,6 +29,52 @@ struct SliceOperands {
 
 } // namespace
 
+/// Whether the rows of an operand are gathered by index, so that their number
+/// need not be known.
+static bool isGathered(OpOperand &operand) {
+  Operation *op = operand.getOwner();
+  if (auto embedding = dyn_cast<EmbeddingOp>(op))
+    return &operand == &embedding.getWeightMutable();
+  if (auto lookup = dyn_cast<LookupOp>(op))
+    return &operand == &lookup.getRowsMutable();
+  if (auto ffn = dyn_cast<FusedFFNOp>(op))
+    return &operand == &ffn.getRowsMutable();
+  return false;
+}
+
+LogicalResult stem::verifyTokenShapes(TokenwiseOpInterface op) {
+  std::optional<int64_t> tokens;
+  auto verify = [&](Type type, bool hasTokens,
+                    bool mayBeDynamic) -> LogicalResult {
+    auto tensor = dyn_cast<RankedTensorType>(type);
+    if (!tensor)
+      return success();
+    if (tensor.getNumDynamicDims() >
+        (mayBeDynamic && tensor.isDynamicDim(0) ? 1 : 0))
+      return op->emitOpError() << "has an operand or result " << tensor
+                               << "; only the number of tokens and of rows to "
+                                  "gather from may be dynamic";
+    if (!hasTokens)
+      return success();
+    if (tokens && *tokens != tensor.getDimSize(0))
+      return op->emitOpError("has a number of tokens that is static in one "
+                             "operand or result and dynamic in another; cast "
+                             "them to one type");
+    tokens = tensor.getDimSize(0);
+    return success();
+  };
+  for (OpOperand &operand : op->getOpOperands()) {
+    bool hasTokens = op.isTokenOperand(operand.getOperandNumber());
+    if (failed(verify(operand.get().getType(), hasTokens,
+                      hasTokens || isGathered(operand))))
+      return failure();
+  }
+  for (Type type : op->getResultTypes())
+    if (failed(verify(type, /*hasTokens=*/true, /*mayBeDynamic=*/true)))
+      return failure();
+  return success();
+}
+
 Value stem::extractSlice(OpBuilder &builder, Location loc, Value source,
                          ArrayRef<SliceRange> ranges) {
   SliceOperands slice(builder, ranges);

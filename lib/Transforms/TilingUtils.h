@@ -18,6 +18,11 @@ namespace stem {
 
 using SliceRange = std::pair<mlir::OpFoldResult, mlir::OpFoldResult>;
 
+/// Reports what keeps a tokenwise op on tensors from being lowered: a dynamic
+/// size other than the number of tokens (or of the rows that it gathers from),
+/// or a number of tokens that is static in one place and dynamic in another.
+mlir::LogicalResult verifyTokenShapes(TokenwiseOpInterface op);
+
 /// `source[offset : offset + size]` in every dimension, stride 1.
 mlir::Value extractSlice(mlir::OpBuilder &builder, mlir::Location loc,
                          mlir::Value source, llvm::ArrayRef<SliceRange> ranges);

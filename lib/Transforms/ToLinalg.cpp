@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "ToLinalg.h"
+#include "TilingUtils.h"
 
 #include "stem/Dialect/Stem/StemDialect.h"
 #include "stem/Transforms/Passes.h"
@@ -36,10 +37,50 @@ int64_t stem::chooseBlock(int64_t columns, int64_t limit) {
 
 namespace {
 
+/// Says why an op has no lowering, which the conversion itself would not.
+LogicalResult verifyLowerable(Operation *op) {
+  if (isa<ParamLoadOp, TableLoadOp>(op))
+    return op->emitOpError("is not bound to an argument; run "
+                           "stem-bind-params first");
+  if (isa<AttentionOp>(op))
+    return op->emitOpError("reads and writes its cache in one; run "
+                           "stem-split-attention first");
+  auto tokenwise = dyn_cast<TokenwiseOpInterface>(op);
+  if (!tokenwise)
+    return success();
+  if (failed(verifyTokenShapes(tokenwise)))
+    return failure();
+  for (Type type :
+       llvm::concat<const Type>(op->getOperandTypes(), op->getResultTypes()))
+    if (getElementTypeOrSelf(type).isF64())
+      return op->emitOpError("computes in f64, which only the interpreter "
+                             "does");
+  if (auto attend = dyn_cast<AttendOp>(op)) {
+    RankedTensorType type = attend.getQ().getType();
+    if (type.isDynamicDim(0) || type.getDimSize(0) == 0)
+      return op->emitOpError("has no fixed number of tokens; run "
+                             "stem-tile-tokens or stem-tile-columns first");
+    if (!type.getElementType().isF32() && !type.getElementType().isBF16())
+      return op->emitOpError() << "has queries of " << type.getElementType()
+                               << "; a cache holds f32 or bf16";
+  }
+  if (auto loss = dyn_cast<CrossEntropyOp>(op))
+    if (getWeightShape(loss.getHead().getType()).outputs == 0)
+      return op->emitOpError("has a head without outputs");
+  return success();
+}
+
 struct ToLinalgPass : public stem::impl::StemToLinalgPassBase<ToLinalgPass> {
   using Base::Base;
 
   void runOnOperation() override {
+    bool areLowerable = true;
+    getOperation()->walk([&](Operation *op) {
+      if (failed(verifyLowerable(op)))
+        areLowerable = false;
+    });
+    if (!areLowerable)
+      return signalPassFailure();
     ConversionTarget target(getContext());
     target.addLegalDialect<arith::ArithDialect, func::FuncDialect,
                            linalg::LinalgDialect, math::MathDialect,

@@ -25,12 +25,11 @@ template <typename FFNOp> struct LowerPackedFFN : OpRewritePattern<FFNOp> {
       : OpRewritePattern<FFNOp>(context, /*benefit=*/2), limit(limit) {}
 
   LogicalResult matchAndRewrite(FFNOp op, PatternRewriter &b) const override {
-    auto gate = dyn_cast<PackedType>(op.getGate().getType());
-    auto down = dyn_cast<PackedType>(op.getDown().getType());
-    if (!gate || !down)
-      return b.notifyMatchFailure(op, "gate and down are not packed");
-    if (gate.getElementType() != op.getX().getType().getElementType())
-      return b.notifyMatchFailure(op, "x and gate have different types");
+    if (!isPackedFFN(op))
+      return b.notifyMatchFailure(op, "the matrices are not packed, or not in "
+                                      "the type of x");
+    auto gate = cast<PackedType>(op.getGate().getType());
+    auto down = cast<PackedType>(op.getDown().getType());
     Location loc = op.getLoc();
     int64_t columns = gate.getColumns();
     int64_t block = chooseBlock(columns, limit);
@@ -94,8 +93,6 @@ template <typename FFNOp> struct LowerPlainFFN : OpRewritePattern<FFNOp> {
   LogicalResult matchAndRewrite(FFNOp op, PatternRewriter &b) const override {
     Location loc = op.getLoc();
     Type f32 = b.getF32Type();
-    if (op.getType().getElementType().isF64())
-      return b.notifyMatchFailure(op, "f64 runs in the interpreter only");
     auto linear = [&](Value x, Value weight, Value bias) -> Value {
       auto type =
           RankedTensorType::get({op.getX().getType().getDimSize(0),

@@ -18,18 +18,10 @@ using namespace stem;
 
 namespace {
 
-/// x * weight^T as f32 `[T, N]`: by the matrix kernels when packed, else by a
-/// plain loop nest.
-Value multiply(OpBuilder &b, Location loc, Value x, Value weight) {
-  WeightShape shape = getWeightShape(weight.getType());
+/// x * weight^T by a plain loop nest, into `acc`.
+Value multiplyPlain(OpBuilder &b, Location loc, Value x, Value weight,
+                    Value acc) {
   Type f32 = b.getF32Type();
-  Value acc = emptyTensor(
-      b, loc,
-      {tensor::getMixedSize(b, loc, x, 0), b.getIndexAttr(shape.outputs)}, f32);
-  if (auto packed = dyn_cast<PackedType>(weight.getType())) {
-    x = convertTensor(b, loc, x, packed.getElementType());
-    return multiplyPacked(b, loc, x, weight, acc, nullptr, nullptr, false);
-  }
   Value zero = arith::ConstantOp::create(b, loc, b.getF32FloatAttr(0.0f));
   acc = linalg::FillOp::create(b, loc, zero, acc).getResult(0);
   return buildGeneric(
@@ -43,14 +35,26 @@ Value multiply(OpBuilder &b, Location loc, Value x, Value weight) {
       })[0];
 }
 
+/// x * weight^T as f32 `[T, N]`: by the matrix kernels when packed.
+Value multiply(OpBuilder &b, Location loc, Value x, Value weight) {
+  WeightShape shape = getWeightShape(weight.getType());
+  Value acc = emptyTensor(
+      b, loc,
+      {tensor::getMixedSize(b, loc, x, 0), b.getIndexAttr(shape.outputs)},
+      b.getF32Type());
+  auto packed = dyn_cast<PackedType>(weight.getType());
+  if (!packed)
+    return multiplyPlain(b, loc, x, weight, acc);
+  x = convertTensor(b, loc, x, packed.getElementType());
+  return multiplyPacked(b, loc, x, weight, acc, nullptr, nullptr, false);
+}
+
 // Pattern: linear(x, w, b) -> x w^T (+ b)
 struct LowerLinear : OpRewritePattern<LinearOp> {
   using OpRewritePattern::OpRewritePattern;
 
   LogicalResult matchAndRewrite(LinearOp op,
                                 PatternRewriter &b) const override {
-    if (op.getType().getElementType().isF64())
-      return b.notifyMatchFailure(op, "f64 runs in the interpreter only");
     Value result = multiply(b, op.getLoc(), op.getX(), op.getWeight());
     if (op.getBias())
       result = addBias(b, op.getLoc(), result, op.getBias());
@@ -134,6 +138,9 @@ public:
   VocabularyLoop(OpBuilder &b, CrossEntropyOp op, int64_t limit)
       : b(b), loc(op.getLoc()), op(op), f32(b.getF32Type()) {
     vocabulary = getWeightShape(op.getHead().getType()).outputs;
+    x = op.getX();
+    if (auto packed = dyn_cast<PackedType>(op.getHead().getType()))
+      x = convertTensor(b, loc, x, packed.getElementType());
     // Blocks of whole panels; the last may be narrower.
     block =
         std::min<int64_t>(std::max<int64_t>(limit / 64 * 64, 64), vocabulary);
@@ -180,8 +187,13 @@ private:
     Value acc = extractSlice(
         b, loc, buffer,
         {fullRange(b, loc, buffer, 0), {b.getIndexAttr(0), width}});
-    return multiplyPacked(b, loc, op.getX(), op.getHead(), acc, nullptr, column,
-                          false);
+    if (isa<PackedType>(op.getHead().getType()))
+      return multiplyPacked(b, loc, x, op.getHead(), acc, nullptr, column,
+                            false);
+    Value head = extractSlice(
+        b, loc, op.getHead(),
+        {{OpFoldResult(column), width}, fullRange(b, loc, op.getHead(), 1)});
+    return multiplyPlain(b, loc, x, head, acc);
   }
 
   SmallVector<Value> visit(Value column, ValueRange state) {
@@ -264,6 +276,7 @@ private:
   OpBuilder &b;
   Location loc;
   CrossEntropyOp op;
+  Value x;
   Type f32;
   int64_t vocabulary, block;
 };
@@ -274,11 +287,6 @@ struct LowerCrossEntropy : OpRewritePattern<CrossEntropyOp> {
 
   LogicalResult matchAndRewrite(CrossEntropyOp op,
                                 PatternRewriter &b) const override {
-    auto head = dyn_cast<PackedType>(op.getHead().getType());
-    if (!head)
-      return b.notifyMatchFailure(op, "the head is not a packed parameter");
-    if (op.getX().getType().getElementType() != head.getElementType())
-      return b.notifyMatchFailure(op, "x and the head have different types");
     b.replaceOp(op, VocabularyLoop(b, op, block).build());
     return success();
   }

@@ -10,8 +10,7 @@
 #include "stem/Transforms/Phases.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/Dialect/Linalg/IR/Linalg.h"
-#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 
 namespace stem {
 #define GEN_PASS_DEF_STEMVERIFYSCHEDULEPASS
@@ -23,24 +22,47 @@ using namespace stem;
 
 namespace {
 
+// S1
 bool isScheduleOp(Operation *op) {
-  if (auto function = dyn_cast<func::FuncOp>(op))
-    return function->hasAttr(StemDialect::kTileAttr);
-  if (isa<ModuleOp, linalg::TransposeOp, tensor::EmptyOp>(op) ||
-      isa<func::FuncDialect, arith::ArithDialect>(op->getDialect()))
+  Dialect *dialect = op->getDialect();
+  if (isa_and_present<func::FuncDialect, arith::ArithDialect,
+                      math::MathDialect>(dialect))
     return true;
   // Bound to arguments, or made by the structured phase.
   if (isa<ParamLoadOp, TableLoadOp, PackedMatmulOp, PackedGatherOp, KVAppendOp,
           KVPageOp, AttendOp, ThreadIndexOp, ParallelCallOp>(op))
     return false;
-  return isa<StemDialect>(op->getDialect());
+  return isa_and_present<StemDialect>(dialect) || isElementwiseOrReshape(op);
+}
+
+// S2
+LogicalResult verifyTiles(ModuleOp module) {
+  bool allHold = true;
+  for (auto function : module.getOps<func::FuncOp>()) {
+    auto tile = function->getAttrOfType<IntegerAttr>(StemDialect::kTileAttr);
+    if (tile && tile.getInt() > 0 && !function.isExternal())
+      continue;
+    allHold = false;
+    InFlightDiagnostic diag = function.emitOpError();
+    if (function.isExternal())
+      diag << "has no body: a compiled module calls nothing but the runtime";
+    else
+      diag << "has no '" << StemDialect::kTileAttr
+           << "': mark it as an entry with '" << StemDialect::kEntryAttr
+           << "' and '" << StemDialect::kTileAttr
+           << "', call it from one, or remove it";
+  }
+  return success(allHold);
 }
 
 struct VerifySchedulePass
     : public stem::impl::StemVerifySchedulePassBase<VerifySchedulePass> {
   void runOnOperation() override {
     markAllAnalysesPreserved();
-    if (failed(verifyPhase(getOperation(), "schedule", isScheduleOp)))
+    bool allHold =
+        succeeded(verifyPhase(getOperation(), "schedule", isScheduleOp));
+    allHold &= succeeded(verifyTiles(getOperation()));
+    if (!allHold)
       signalPassFailure();
   }
 };

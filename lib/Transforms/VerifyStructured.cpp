@@ -28,13 +28,14 @@ namespace {
 
 bool isStructuredOp(Operation *op) {
   // Elementwise ops on tensors are linalg by now.
-  if (isa<arith::ArithDialect, math::MathDialect>(op->getDialect()))
+  Dialect *dialect = op->getDialect();
+  if (isa_and_present<arith::ArithDialect, math::MathDialect>(dialect))
     return isa<arith::ConstantOp>(op) ||
            llvm::none_of(op->getResultTypes(), llvm::IsaPred<TensorType>);
-  return isa<ModuleOp, ParamOp, TableOp, TableRowsOp, PackedMatmulOp,
-             PackedGatherOp, KVAppendOp, KVPageOp>(op) ||
-         isa<func::FuncDialect, linalg::LinalgDialect, scf::SCFDialect,
-             tensor::TensorDialect>(op->getDialect());
+  return isa<ParamOp, TableOp, TableRowsOp, PackedMatmulOp, PackedGatherOp,
+             KVAppendOp, KVPageOp>(op) ||
+         isa_and_present<func::FuncDialect, linalg::LinalgDialect,
+                         scf::SCFDialect, tensor::TensorDialect>(dialect);
 }
 
 struct VerifyStructuredPass

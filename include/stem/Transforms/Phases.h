@@ -12,12 +12,17 @@
 
 namespace stem {
 
-/// Reports every op of the module that `isLegal` refuses, then fails if there
-/// was one. `phase` names the phase in the message. Bodies of linalg ops are
+/// Reports every op inside the module that `isLegal` refuses, then fails if
+/// there was one. `phase` names the phase in the message. Bodies of linalg ops are
 /// not looked into.
 mlir::LogicalResult
 verifyPhase(mlir::ModuleOp module, llvm::StringRef phase,
             llvm::function_ref<bool(mlir::Operation *)> isLegal);
+
+/// What exporters leave around the ops that Stem recognises and every later
+/// phase lowers as it is: reshapes and casts of tensors, and linalg ops whose
+/// loops are all parallel.
+bool isElementwiseOrReshape(mlir::Operation *op);
 
 } // namespace stem
 

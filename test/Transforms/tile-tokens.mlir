@@ -1,0 +1,153 @@
+// RUN: stem-opt %s -split-input-file --stem-tile-tokens -verify-diagnostics | FileCheck %s
+
+// One loop up to the attention, which needs every tile's keys, and one from
+// it on; the residual stream is overwritten in place.
+// CHECK-LABEL: func.func @layer
+// CHECK-SAME: %[[X:[a-z0-9]+]]: tensor<?x32xf32>, %[[W:[a-z0-9]+]]: tensor<32x32xf32>, %[[P:[a-z0-9]+]]: tensor<?xi32>, %[[S:[a-z0-9]+]]: tensor<?xi32>, %[[C:[a-z0-9]+]]: !stem.kv_cache, %[[L:[a-z0-9]+]]: index
+// CHECK: %[[Q0:.*]] = tensor.empty(%{{.*}}) : tensor<?x32xf32>
+// CHECK: %[[Q:.*]] = scf.forall (%[[I:.*]]) in (%{{.*}}) shared_outs(%[[OUT:.*]] = %[[Q0]])
+// CHECK:   %[[AT:.*]] = arith.muli %[[I]], %{{.*}}
+// CHECK:   %[[TILE:.*]] = tensor.extract_slice %[[X]][%[[AT]], 0] [64, 32] [1, 1]
+// CHECK:   %[[LINEAR:.*]] = stem.linear %[[TILE]], %[[W]] : tensor<64x32xf32>, tensor<32x32xf32> -> tensor<64x32xf32>
+// CHECK:   stem.kv_append %[[LINEAR]], %[[LINEAR]]
+// CHECK-NOT: stem.attend
+// CHECK:   tensor.parallel_insert_slice %[[LINEAR]] into %[[OUT]][%[[AT]], 0] [64, 32]
+// CHECK: %[[R:.*]] = scf.forall {{.*}} shared_outs(%[[ROUT:.*]] = %[[X]])
+// CHECK-DAG: %[[QT:.*]] = tensor.extract_slice %[[Q]][
+// CHECK-DAG: %[[XT:.*]] = tensor.extract_slice %[[ROUT]][
+// CHECK:   %[[A:.*]] = stem.attend %[[QT]]
+// CHECK:   arith.addf %[[A]], %[[XT]] : tensor<64x32xf32>
+// CHECK: return %[[R]]
+func.func @layer(%x: tensor<?x32xf32>, %w: tensor<32x32xf32>, %p: tensor<?xi32>, %s: tensor<?xi32>, %c: !stem.kv_cache, %l: index) -> tensor<?x32xf32> attributes {stem.tile = 64 : i64} {
+  %q = stem.linear %x, %w : tensor<?x32xf32>, tensor<32x32xf32> -> tensor<?x32xf32>
+  stem.kv_append %q, %q at %p of %s in %c[%l] : tensor<?x32xf32>, tensor<?x32xf32>, tensor<?xi32>, tensor<?xi32>
+  %a = stem.attend %q at %p of %s cache %c[%l] {head_dim = 8 : i64, kv_heads = 4 : i64, scale = 1.0 : f64} : tensor<?x32xf32>, tensor<?xi32>, tensor<?xi32> -> tensor<?x32xf32>
+  %y = arith.addf %a, %x : tensor<?x32xf32>
+  return %y : tensor<?x32xf32>
+}
+
+// The argument marked stem.output takes the result.
+// CHECK-LABEL: func.func @output
+// CHECK-SAME: %[[OUT:[a-z0-9]+]]: tensor<?x32xf32> {stem.output}
+// CHECK: scf.forall {{.*}} shared_outs(%{{.*}} = %[[OUT]])
+func.func @output(%x: tensor<?x32xf32>, %w: tensor<32x32xf32>, %out: tensor<?x32xf32> {stem.output}) -> tensor<?x32xf32> attributes {stem.tile = 64 : i64} {
+  %q = stem.linear %x, %w : tensor<?x32xf32>, tensor<32x32xf32> -> tensor<?x32xf32>
+  return %q : tensor<?x32xf32>
+}
+
+// An output of another type does not.
+// CHECK-LABEL: func.func @other_output
+// CHECK: %[[EMPTY:.*]] = tensor.empty(%{{.*}}) : tensor<?x16xf32>
+// CHECK: scf.forall {{.*}} shared_outs(%{{.*}} = %[[EMPTY]])
+func.func @other_output(%x: tensor<?x32xf32>, %w: tensor<16x32xf32>, %out: tensor<?x32xf32> {stem.output}) -> tensor<?x16xf32> attributes {stem.tile = 64 : i64} {
+  %q = stem.linear %x, %w : tensor<?x32xf32>, tensor<16x32xf32> -> tensor<?x16xf32>
+  return %q : tensor<?x16xf32>
+}
+
+// A value that an op reads whole ends the run; so does one inside a region.
+// CHECK-LABEL: func.func @whole
+// CHECK: %[[A:.*]] = scf.forall
+// CHECK: %[[B:.*]] = scf.forall
+// CHECK: tensor.dim %[[B]]
+// CHECK: %[[C:.*]] = scf.forall
+// CHECK: %[[D:.*]] = scf.if
+// CHECK: arith.negf %[[C]]
+// CHECK: return %[[D]]
+func.func @whole(%x: tensor<?x32xf32>, %i: tensor<?xi32>, %b: i1) -> tensor<?x32xf32> attributes {stem.tile = 64 : i64} {
+  %c0 = arith.constant 0 : index
+  %0 = arith.negf %x : tensor<?x32xf32>
+  %1 = stem.lookup %0, %i : tensor<?x32xf32>, tensor<?xi32> -> tensor<?x32xf32>
+  %n = tensor.dim %1, %c0 : tensor<?x32xf32>
+  %2 = math.exp %1 : tensor<?x32xf32>
+  %3 = scf.if %b -> tensor<?x32xf32> {
+    %4 = arith.negf %2 : tensor<?x32xf32>
+    scf.yield %4 : tensor<?x32xf32>
+  } else {
+    scf.yield %x : tensor<?x32xf32>
+  }
+  return %3 : tensor<?x32xf32>
+}
+
+// One matrix is the tokens and the weight of one product, and a scalar
+// condition has no rows.
+// CHECK-LABEL: func.func @square
+// CHECK-SAME: %[[W:[a-z0-9]+]]: tensor<64x64xf32>
+// CHECK: %[[T:.*]] = tensor.extract_slice
+// CHECK: stem.linear %[[T]], %[[W]] : tensor<64x64xf32>, tensor<64x64xf32>
+func.func @square(%w: tensor<64x64xf32>) -> tensor<64x64xf32> attributes {stem.tile = 64 : i64} {
+  %0 = stem.linear %w, %w : tensor<64x64xf32>, tensor<64x64xf32> -> tensor<64x64xf32>
+  return %0 : tensor<64x64xf32>
+}
+// CHECK-LABEL: func.func @scalar
+// CHECK-SAME: %[[B:[a-z0-9]+]]: i1
+// CHECK: arith.select %[[B]], %{{.*}}, %{{.*}} : tensor<64x8xf32>
+func.func @scalar(%b: i1, %x: tensor<?x8xf32>, %y: tensor<?x8xf32>) -> tensor<?x8xf32> attributes {stem.tile = 64 : i64} {
+  %0 = arith.select %b, %x, %y : tensor<?x8xf32>
+  return %0 : tensor<?x8xf32>
+}
+
+// Keys of one layer are not overwritten while earlier tokens still attend.
+// CHECK-LABEL: func.func @append_after
+// CHECK: scf.forall
+// CHECK: stem.attend
+// CHECK: scf.forall
+// CHECK: stem.kv_append
+func.func @append_after(%q: tensor<?x32xf32>, %p: tensor<?xi32>, %c: !stem.kv_cache, %l: index) -> tensor<?x32xf32> attributes {stem.tile = 64 : i64} {
+  %a = stem.attend %q at %p of %p cache %c[%l] {head_dim = 8 : i64, kv_heads = 4 : i64, scale = 1.0 : f64} : tensor<?x32xf32>, tensor<?xi32>, tensor<?xi32> -> tensor<?x32xf32>
+  stem.kv_append %q, %q at %p of %p in %c[%l] : tensor<?x32xf32>, tensor<?x32xf32>, tensor<?xi32>, tensor<?xi32>
+  return %a : tensor<?x32xf32>
+}
+
+// Left alone: one token a tile, no tile, no body, elementwise ops on other
+// tensors, and buffers.
+// CHECK-LABEL: func.func @decode
+// CHECK-NOT: scf.forall
+func.func @decode(%x: tensor<?x32xf32>) -> tensor<?x32xf32> attributes {stem.tile = 1 : i64} {
+  %0 = arith.negf %x : tensor<?x32xf32>
+  return %0 : tensor<?x32xf32>
+}
+func.func @untiled(%x: tensor<?x32xf32>) -> tensor<?x32xf32> {
+  %0 = arith.negf %x : tensor<?x32xf32>
+  return %0 : tensor<?x32xf32>
+}
+func.func private @external(tensor<?x32xf32>) attributes {stem.tile = 64 : i64}
+func.func @weights(%w: tensor<32x32xf32>, %k: memref<?x32xf32>, %p: memref<?xi32>, %c: !stem.kv_cache, %l: index) -> tensor<32x32xf32> attributes {stem.tile = 64 : i64} {
+  stem.kv_append %k, %k at %p of %p in %c[%l] : memref<?x32xf32>, memref<?x32xf32>, memref<?xi32>, memref<?xi32>
+  %0 = arith.negf %w : tensor<32x32xf32>
+  return %0 : tensor<32x32xf32>
+}
+
+// -----
+
+// expected-error @+1 {{'func.func' op has several blocks; tiling needs straight-line code}}
+func.func @blocks() attributes {stem.tile = 64 : i64} {
+  cf.br ^bb1
+^bb1:
+  return
+}
+
+// -----
+
+func.func @odd_tokens(%x: tensor<100x32xf32>, %w: tensor<32xf32>) -> tensor<100x32xf32> attributes {stem.tile = 64 : i64} {
+  // expected-error @+1 {{'stem.rms_norm' op has 100 tokens, which is not a multiple of 'stem.tile', 64}}
+  %0 = stem.rms_norm %x, %w {eps = 1.0e-5 : f64} : tensor<100x32xf32>, tensor<32xf32> -> tensor<100x32xf32>
+  return %0 : tensor<100x32xf32>
+}
+
+// -----
+
+func.func @dynamic_columns(%x: tensor<?x?xf32>, %w: tensor<32x?xf32>) -> tensor<?x32xf32> attributes {stem.tile = 64 : i64} {
+  // expected-error @+1 {{'stem.linear' op has an operand or result 'tensor<?x?xf32>'; only the number of tokens and of rows to gather from may be dynamic}}
+  %0 = stem.linear %x, %w : tensor<?x?xf32>, tensor<32x?xf32> -> tensor<?x32xf32>
+  // expected-error @+1 {{'arith.negf' op has an operand 'tensor<?x?xf32>'; only the number of tokens may be dynamic}}
+  %1 = arith.negf %x : tensor<?x?xf32>
+  return %0 : tensor<?x32xf32>
+}
+
+// -----
+
+func.func @static_and_dynamic(%x: tensor<?x32xf32>, %w: tensor<32xf32>) -> tensor<64x32xf32> attributes {stem.tile = 64 : i64} {
+  // expected-error @+1 {{'stem.rms_norm' op has a number of tokens that is static in one operand or result and dynamic in another; cast them to one type}}
+  %0 = stem.rms_norm %x, %w {eps = 1.0e-5 : f64} : tensor<?x32xf32>, tensor<32xf32> -> tensor<64x32xf32>
+  return %0 : tensor<64x32xf32>
+}
