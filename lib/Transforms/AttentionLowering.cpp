@@ -22,6 +22,11 @@ static constexpr float kMasked = -1.0e30f;
 
 namespace {
 
+/// The maximum; which of two it is when one is NaN does not matter.
+Value largerOf(OpBuilder &b, Location loc, Value x, Value y) {
+  return arith::MaximumFOp::create(b, loc, x, y, arith::FastMathFlags::nnan);
+}
+
 /// Builds the loop over pages; M query rows, E = head_dim, P positions a page.
 class PageLoop {
 public:
@@ -123,24 +128,30 @@ private:
 
   /// score * scale where row r may see the position, else kMasked.
   Value mask(Value scores, Value number) {
-    Value pageStart =
+    Type i32 = b.getI32Type();
+    Value firstKey =
         arith::MulIOp::create(b, loc, number, index(KVPageOp::kPageTokens));
+    firstKey = arith::IndexCastOp::create(b, loc, i32, firstKey);
+    Value firstQuery =
+        arith::IndexCastOp::create(b, loc, i32, tile.firstPosition);
     Value masked = constant(kMasked);
     Value scale = constant(tile.op.getScale().convertToDouble());
     return buildGeneric(
         b, loc, 2, false, {}, {{scores, {0, 1}}},
         [&](OpBuilder &nb, Location l, ValueRange arguments) {
-          Value column = linalg::IndexOp::create(nb, l, 1);
-          Value key = arith::AddIOp::create(nb, l, pageStart, column);
-          Value query = tile.firstPosition;
-          if (tile.rowsAdvance) {
-            Value row = linalg::IndexOp::create(nb, l, 0);
-            query = arith::AddIOp::create(nb, l, query, row);
-          }
+          // Positions are i32: twice as many to a vector as indices.
+          auto position = [&](unsigned loop, Value first) -> Value {
+            Value step = linalg::IndexOp::create(nb, l, loop);
+            step = arith::IndexCastOp::create(nb, l, i32, step);
+            return arith::AddIOp::create(nb, l, first, step);
+          };
+          Value key = position(1, firstKey);
+          Value query = tile.rowsAdvance ? position(0, firstQuery) : firstQuery;
           Value visible = arith::CmpIOp::create(
               nb, l, arith::CmpIPredicate::sle, key, query);
           if (int64_t window = tile.op.getWindow()) {
-            Value size = arith::ConstantIndexOp::create(nb, l, window);
+            Value size = arith::ConstantIntOp::create(
+                nb, l, std::min<int64_t>(window, INT32_MAX), 32);
             Value oldest = arith::SubIOp::create(nb, l, query, size);
             Value recent = arith::CmpIOp::create(
                 nb, l, arith::CmpIPredicate::sgt, key, oldest);
@@ -155,8 +166,8 @@ private:
   Value rowMax(Value scores, Value initial) {
     return buildGeneric(b, loc, 2, true, {{scores, {0, 1}}}, {{initial, {0}}},
                         [](OpBuilder &nb, Location l, ValueRange arguments) {
-                          return SmallVector<Value>{arith::MaximumFOp::create(
-                              nb, l, arguments[1], arguments[0])};
+                          return SmallVector<Value>{
+                              largerOf(nb, l, arguments[1], arguments[0])};
                         })[0];
   }
 
@@ -184,8 +195,7 @@ private:
         b, loc, 1, false, {{pageMax, {0}}},
         {{oldMax, {0}}, {empty({rows}, f32), {0}}},
         [](OpBuilder &nb, Location l, ValueRange arguments) {
-          Value max =
-              arith::MaximumFOp::create(nb, l, arguments[1], arguments[0]);
+          Value max = largerOf(nb, l, arguments[1], arguments[0]);
           Value shifted = arith::SubFOp::create(nb, l, arguments[1], max);
           return SmallVector<Value>{max, math::ExpOp::create(nb, l, shifted)};
         });

@@ -270,12 +270,16 @@ Value expandToBf16(ImplicitLocOpBuilder &b, Value x) {
 }
 
 // maximumf(x, y) -> x > y ? x : y, or x if that is NaN; minimumf likewise.
-// LLVM also orders the zeros, which takes as long again.
+// LLVM also orders the zeros, which takes as long again. With nnan the result
+// for a NaN does not matter: a comparison and a choice are one instruction.
 Value expandExtremum(Operation *op, arith::CmpFPredicate better) {
   ImplicitLocOpBuilder b(op->getLoc(), op);
   Value x = op->getOperand(0), y = op->getOperand(1);
   Value isBetter = arith::CmpFOp::create(b, better, x, y);
   Value best = arith::SelectOp::create(b, isBetter, x, y);
+  auto flags = cast<arith::ArithFastMathInterface>(op).getFastMathFlagsAttr();
+  if (bitEnumContainsAll(flags.getValue(), arith::FastMathFlags::nnan))
+    return best;
   Value isNaN = arith::CmpFOp::create(b, arith::CmpFPredicate::UNO, x, x);
   return arith::SelectOp::create(b, isNaN, x, best);
 }

@@ -70,6 +70,15 @@ func.func @extremum(%x: vector<16xf32>, %y: vector<16xf32>) -> vector<16xf32> {
   return %1 : vector<16xf32>
 }
 
+// CHECK-LABEL: func @extremum_nnan
+// CHECK: %[[MORE:.*]] = arith.cmpf ogt
+// CHECK-NEXT: %[[MAX:.*]] = arith.select %[[MORE]]
+// CHECK-NEXT: return %[[MAX]]
+func.func @extremum_nnan(%x: vector<16xf32>, %y: vector<16xf32>) -> vector<16xf32> {
+  %0 = arith.maximumf %x, %y fastmath<nnan> : vector<16xf32>
+  return %0 : vector<16xf32>
+}
+
 // CHECK-LABEL: func @kept
 // CHECK: math.exp %{{.*}} : f64
 // CHECK: math.tanh %{{.*}} : tensor<4xf32>

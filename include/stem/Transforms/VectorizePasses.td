@@ -77,7 +77,7 @@ def StemExpandMathPass : Pass<"stem-expand-math"> {
     ops, `math.fma`, `absf`, `copysign` and `sqrt`, which targets have as
     instructions. Also rounds f32 to bf16 by integer ops, as most targets call
     a function for it, and makes a comparison and choices of `maximumf` and
-    `minimumf`. A scalar and a lane of a vector get the same bits.
+    `minimumf` (one of each with `nnan`). A scalar and a lane of a vector get the same bits.
 
     Before:
 
