@@ -22,8 +22,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <iostream>
 
 using namespace stem;
 namespace fs = std::filesystem;
@@ -41,6 +43,10 @@ bandwidth are measured before and after; the better figure counts. Two models
 are measured in turns, A B A B; the ratio is the median of the pairs with its
 95 % interval. Compile times are those of a fresh and of a filled cache.
 
+--paced reads lines from standard input, each "prefill" or "decode", measures
+that once and answers with a line of JSON, so that another program can be
+measured in turns with this one. The result follows at the end of the input.
+
 Next: stem-run eval MODEL --text=FILE for quality)";
 
 struct BenchArguments {
@@ -48,6 +54,7 @@ struct BenchArguments {
   int64_t promptTokens = 2048;
   int64_t decodeTokens = 64;
   int64_t repeat = 0;
+  bool paced = false;
   bool json = false;
   CompileArguments compile;
 };
@@ -127,6 +134,8 @@ public:
 private:
   void start(Subject &subject);
   void measureMachine();
+  void measureInTurns();
+  void measureAsAsked();
   double prefillOnce(Subject &subject);
   double decodeOnce(Subject &subject);
   std::vector<int32_t> randomIds(const Subject &subject, int64_t count) const;
@@ -227,20 +236,48 @@ double Bench::decodeOnce(Subject &subject) {
   return watch.seconds();
 }
 
+void Bench::measureInTurns() {
+  Progress progress("bench", static_cast<double>(repeat));
+  for (int64_t i = 0; i < repeat; ++i) {
+    for (Subject &subject : subjects)
+      subject.prefillSeconds.push_back(prefillOnce(subject));
+    for (Subject &subject : subjects)
+      subject.decodeSeconds.push_back(decodeOnce(subject));
+    progress.update(static_cast<double>(i + 1));
+  }
+}
+
+/// --paced. What was never asked for is measured once at the end.
+void Bench::measureAsAsked() {
+  Subject &subject = subjects.front();
+  std::string line;
+  while (std::getline(std::cin, line)) {
+    double seconds;
+    if (line == "prefill")
+      seconds = subject.prefillSeconds.emplace_back(prefillOnce(subject));
+    else if (line == "decode")
+      seconds = subject.decodeSeconds.emplace_back(decodeOnce(subject));
+    else
+      fail("standard input: '{}' was read; --paced expects lines that say "
+           "prefill or decode",
+           line);
+    fmt::print("{}\n", Json({{"seconds", seconds}}).dump());
+    std::fflush(stdout);
+  }
+  if (subject.prefillSeconds.empty())
+    subject.prefillSeconds.push_back(prefillOnce(subject));
+  if (subject.decodeSeconds.empty())
+    subject.decodeSeconds.push_back(decodeOnce(subject));
+}
+
 void Bench::run() {
   for (Subject &subject : subjects)
     start(subject);
   measureMachine();
-  {
-    Progress progress("bench", static_cast<double>(repeat));
-    for (int64_t i = 0; i < repeat; ++i) {
-      for (Subject &subject : subjects)
-        subject.prefillSeconds.push_back(prefillOnce(subject));
-      for (Subject &subject : subjects)
-        subject.decodeSeconds.push_back(decodeOnce(subject));
-      progress.update(static_cast<double>(i + 1));
-    }
-  }
+  if (arguments.paced)
+    measureAsAsked();
+  else
+    measureInTurns();
   measureMachine();
   if (arguments.json) {
     Json json = resultObject("bench");
@@ -394,7 +431,13 @@ void stem::addBenchCommand(CLI::App &app) {
                    "Measurements (default: 5, or 15 pairs)")
       ->check(CLI::Range(int64_t(1), int64_t(1) << 20))
       ->type_name("N");
+  command->add_flag("--paced", arguments->paced,
+                    "Measure when a line on standard input says so");
   addCompileOptions(*command, arguments->compile);
   addJsonOption(*command, arguments->json);
-  command->callback([arguments] { Bench(*arguments).run(); });
+  command->callback([arguments] {
+    if (arguments->paced && arguments->models.size() != 1)
+      throw UsageError("--paced measures one model");
+    Bench(*arguments).run();
+  });
 }
