@@ -132,6 +132,9 @@ struct PlanMemoryPass
     // Callees come first: a frame counts what is called.
     auto order = llvm::reverse(rowKinds.getCallersFirst());
     for (func::FuncOp function : order)
+      if (failed(verifyResults(function)))
+        return signalPassFailure();
+    for (func::FuncOp function : order)
       if (failed(planFunction(function)))
         return signalPassFailure();
     for (func::FuncOp function : order)
@@ -142,6 +145,7 @@ struct PlanMemoryPass
   }
 
 private:
+  LogicalResult verifyResults(func::FuncOp function);
   LogicalResult planFunction(func::FuncOp function);
   LogicalResult addBuffer(func::FuncOp function, Operation *alloc);
   LogicalResult findLifetimes(func::FuncOp function);
@@ -175,6 +179,17 @@ int64_t unitAlignment(func::FuncOp function, Region region) {
 //===----------------------------------------------------------------------===//
 // Planning
 //===----------------------------------------------------------------------===//
+
+/// What a caller would read after the frame that held it is gone.
+LogicalResult PlanMemoryPass::verifyResults(func::FuncOp function) {
+  if (function.isExternal() ||
+      llvm::none_of(function.getResultTypes(), llvm::IsaPred<BaseMemRefType>))
+    return success();
+  return function.emitOpError()
+         << "returns a buffer: by now results are built in arguments, the "
+            "residual stream that a layer adds to or one marked '"
+         << StemDialect::kOutputAttr << "'";
+}
 
 LogicalResult PlanMemoryPass::planFunction(func::FuncOp function) {
   FunctionPlan &plan = plans[function];
@@ -333,10 +348,6 @@ LogicalResult PlanMemoryPass::findLifetimes(func::FuncOp function) {
       for (Operation *user : alias.getUsers()) {
         if (isa<memref::DeallocOp>(user))
           continue;
-        if (isa<func::ReturnOp>(user))
-          return buffer.alloc->emitOpError(
-              "cannot be planned: the function returns it; results are "
-              "arguments by now");
         Operation *ancestor = scope->findAncestorOpInBlock(*user);
         if (ancestor)
           buffer.place.last = std::max(buffer.place.last, positions[ancestor]);

@@ -239,6 +239,64 @@ struct TileAttend : OpRewritePattern<AttendOp> {
   }
 };
 
+/// The argument that the result of an elementwise op may be written into: the
+/// one marked for it, or an operand that nothing reads later.
+Value argumentFor(func::FuncOp function, Operation *op) {
+  Type type = op->getResult(0).getType();
+  std::optional<unsigned> index = returnedIndex(op->getResult(0));
+  if (!index)
+    return {};
+  Value output = outputArgument(function, *index);
+  if (output && output.getType() == type)
+    return output;
+  for (Value operand : op->getOperands()) {
+    bool isReadLater = llvm::any_of(operand.getUsers(), [&](Operation *user) {
+      return user != op && !user->isBeforeInBlock(op);
+    });
+    if (isa<BlockArgument>(operand) && operand.getType() == type &&
+        !isReadLater)
+      return operand;
+  }
+  return {};
+}
+
+// Pattern: return elementwise(..., argument) -> return generic outs(argument)
+// After bufferization a function returns nothing but its arguments.
+void buildInArgument(func::FuncOp function, Operation *op) {
+  Value dest = argumentFor(function, op);
+  if (!dest)
+    return;
+  OpBuilder builder(op);
+  auto type = cast<RankedTensorType>(dest.getType());
+  auto dims = llvm::to_vector(llvm::seq<unsigned>(0, type.getRank()));
+  SmallVector<Access> inputs;
+  for (Value operand : op->getOperands())
+    if (isa<RankedTensorType>(operand.getType()) && operand != dest)
+      inputs.push_back({operand, dims});
+  Value result = buildGeneric(
+      builder, op->getLoc(), type.getRank(), /*reduceLast=*/false, inputs,
+      {{dest, dims}}, [&](OpBuilder &b, Location loc, ValueRange arguments) {
+        SmallVector<Value> operands;
+        unsigned next = 0;
+        for (Value operand : op->getOperands())
+          operands.push_back(!isa<RankedTensorType>(operand.getType()) ? operand
+                             : operand == dest ? arguments.back()
+                                               : arguments[next++]);
+        return SmallVector<Value>{b.create(loc, op->getName().getIdentifier(),
+                                           operands, type.getElementType(),
+                                           op->getAttrs())
+                                      ->getResult(0)};
+      })[0];
+  op->getResult(0).replaceAllUsesWith(result);
+  op->erase();
+}
+
+bool isElementwiseOnTensor(Operation &op) {
+  return OpTrait::hasElementwiseMappableTraits(&op) &&
+         op.getNumResults() == 1 &&
+         isa<RankedTensorType>(op.getResult(0).getType());
+}
+
 struct TileColumnsPass
     : public stem::impl::StemTileColumnsPassBase<TileColumnsPass> {
   void runOnOperation() override {
@@ -255,6 +313,12 @@ struct TileColumnsPass
     patterns.add<TileLinear, TileFFN<DenseFFNOp>, TileFFN<GatedFFNOp>,
                  TileFFN<FusedFFNOp>, TileAttend>(&getContext());
     walkAndApplyPatterns(getOperation(), std::move(patterns));
+    if (!getOperation().getBody().hasOneBlock())
+      return;
+    for (Operation &op :
+         llvm::make_early_inc_range(getOperation().getBody().front()))
+      if (isElementwiseOnTensor(op))
+        buildInArgument(getOperation(), &op);
   }
 };
 

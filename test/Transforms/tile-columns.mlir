@@ -90,3 +90,35 @@ func.func @dynamic_columns(%x: tensor<?x?xf32>, %w: !stem.packed<32x64xf32>) -> 
   %0 = stem.linear %x, %w : tensor<?x?xf32>, !stem.packed<32x64xf32> -> tensor<?x64xf32>
   return %0 : tensor<?x64xf32>
 }
+
+// -----
+
+// What an elementwise op returns is built in the argument that it reads last,
+// whichever operand that is, or in the one marked for it.
+// CHECK-LABEL: func.func @residual
+// CHECK-SAME: %[[X:[a-z0-9]+]]: tensor<?x32xf32>, %[[Y:[a-z0-9]+]]: tensor<?x32xf32>
+// CHECK: %[[T:.*]] = math.exp %[[Y]]
+// CHECK: %[[R:.*]] = linalg.generic {{.*}} ins(%[[T]] : {{.*}} outs(%[[X]] :
+// CHECK: ^bb0(%[[A:.*]]: f32, %[[B:.*]]: f32):
+// CHECK: arith.subf %[[A]], %[[B]] fastmath<contract> : f32
+// CHECK: return %[[R]], %[[Y]]
+func.func @residual(%x: tensor<?x32xf32>, %y: tensor<?x32xf32>) -> (tensor<?x32xf32>, tensor<?x32xf32>) attributes {stem.tile = 1 : i64} {
+  %0 = math.exp %y : tensor<?x32xf32>
+  %1 = arith.subf %0, %x fastmath<contract> : tensor<?x32xf32>
+  return %1, %y : tensor<?x32xf32>, tensor<?x32xf32>
+}
+// CHECK-LABEL: func.func @select
+// CHECK-SAME: %[[B:[a-z0-9]+]]: i1, %[[X:[a-z0-9]+]]: tensor<?x32xf32>, %[[OUT:[a-z0-9]+]]: tensor<?x32xf32> {stem.output}
+// CHECK: linalg.generic {{.*}} ins(%[[X]], %[[X]] : {{.*}} outs(%[[OUT]] :
+// CHECK: arith.select %[[B]]
+func.func @select(%b: i1, %x: tensor<?x32xf32>, %out: tensor<?x32xf32> {stem.output}) -> tensor<?x32xf32> attributes {stem.tile = 1 : i64} {
+  %0 = arith.select %b, %x, %x : tensor<?x32xf32>
+  return %0 : tensor<?x32xf32>
+}
+// Both operands are returned as they were.
+// CHECK-LABEL: func.func @kept
+// CHECK: arith.addf %{{.*}} : tensor<?x32xf32>
+func.func @kept(%x: tensor<?x32xf32>) -> (tensor<?x32xf32>, tensor<?x32xf32>) attributes {stem.tile = 1 : i64} {
+  %0 = arith.addf %x, %x : tensor<?x32xf32>
+  return %0, %x : tensor<?x32xf32>, tensor<?x32xf32>
+}

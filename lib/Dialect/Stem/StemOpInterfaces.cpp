@@ -94,7 +94,8 @@ bool MixOp::isTokenOperand(unsigned index) {
   return isOneOf(*this, index, {&getUpMutable(), &getXMutable()});
 }
 bool SelectUpOp::isTokenOperand(unsigned index) {
-  return isOneOf(*this, index, {&getUpMutable(), &getXMutable(), &getIdsMutable()});
+  return isOneOf(*this, index,
+                 {&getUpMutable(), &getXMutable(), &getIdsMutable()});
 }
 
 //===----------------------------------------------------------------------===//

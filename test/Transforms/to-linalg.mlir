@@ -1,0 +1,94 @@
+// RUN: stem-opt %s -split-input-file --stem-to-linalg='stem-ffn-block=128 stem-vocabulary-block=128' | FileCheck %s
+
+// What each op becomes; to-linalg-values.mlir says that the numbers are right.
+
+// CHECK-LABEL: func.func @rms_norm
+// CHECK: tensor.expand_shape %{{.*}} : tensor<?x32xf32> into tensor<?x4x8xf32>
+// CHECK: linalg.generic {{.*}} iterator_types = ["parallel", "parallel", "reduction"]
+// CHECK: math.rsqrt
+// CHECK: arith.truncf %{{.*}} : f32 to bf16
+// CHECK: tensor.collapse_shape {{.*}} into tensor<?x32xbf16>
+func.func @rms_norm(%x: tensor<?x32xf32>, %w: tensor<8xbf16>) -> tensor<?x32xbf16> {
+  %0 = stem.rms_norm %x, %w {eps = 1.0e-5 : f64} : tensor<?x32xf32>, tensor<8xbf16> -> tensor<?x32xbf16>
+  return %0 : tensor<?x32xbf16>
+}
+
+// CHECK-LABEL: func.func @rope
+// CHECK: arith.constant dense<[1.000000e+00, 5.000000e-01]> : tensor<2xf32>
+// CHECK: math.cos
+// CHECK: math.sin
+// CHECK: arith.subf
+// CHECK: tensor.insert_slice %{{.*}}[0, 0, 0]
+// CHECK: arith.addf
+// CHECK: tensor.insert_slice %{{.*}}[0, 0, 2]
+func.func @rope(%x: tensor<?x8xf32>, %p: tensor<?xi32>) -> tensor<?x8xf32> {
+  %cos, %sin = stem.rotary_angles %p {inv_freq = array<f32: 1.0, 0.5>} : tensor<?xi32> -> tensor<?x2xf32>, tensor<?x2xf32>
+  %0 = stem.rope %x, %cos, %sin : tensor<?x8xf32>, tensor<?x2xf32>, tensor<?x2xf32> -> tensor<?x8xf32>
+  return %0 : tensor<?x8xf32>
+}
+
+// CHECK-LABEL: func.func @gathers
+// CHECK-SAME: %[[IDS:[a-z0-9]+]]: tensor<?xi32>, %[[W:[a-z0-9]+]]: tensor<10x8xbf16>
+// CHECK: linalg.generic {{.*}} ins(%[[IDS]] :
+// CHECK: tensor.extract %[[W]]
+// CHECK: stem.packed_gather
+// CHECK: arith.cmpi ult
+// CHECK: tensor.extract
+func.func @gathers(%ids: tensor<?xi32>, %w: tensor<10x8xbf16>, %p: !stem.packed<8x10xf32>, %map: tensor<4xi32>) -> (tensor<?x8xf32>, tensor<?x8xf32>, tensor<?xi32>) {
+  %0 = stem.embedding %ids, %w : tensor<?xi32>, tensor<10x8xbf16> -> tensor<?x8xf32>
+  %1 = stem.embedding %ids, %p : tensor<?xi32>, !stem.packed<8x10xf32> -> tensor<?x8xf32>
+  %2 = stem.map_ids %ids, %map {unknown = 3 : i32} : tensor<?xi32>, tensor<4xi32> -> tensor<?xi32>
+  return %0, %1, %2 : tensor<?x8xf32>, tensor<?x8xf32>, tensor<?xi32>
+}
+
+// A packed matrix is multiplied by the kernels, any other by a loop nest.
+// CHECK-LABEL: func.func @linear
+// CHECK-SAME: %[[X:[a-z0-9]+]]: tensor<?x8xf32>, %[[P:[a-z0-9]+]]: !stem.packed<8x16xf32>
+// CHECK: stem.packed_matmul %[[X]], %[[P]]
+// CHECK: linalg.generic {{.*}} iterator_types = ["parallel", "parallel", "reduction"]
+func.func @linear(%x: tensor<?x8xf32>, %p: !stem.packed<8x16xf32>, %w: tensor<16x8xf32>) -> (tensor<?x16xf32>, tensor<?x16xf32>) {
+  %0 = stem.linear %x, %p : tensor<?x8xf32>, !stem.packed<8x16xf32> -> tensor<?x16xf32>
+  %1 = stem.linear %x, %w : tensor<?x8xf32>, tensor<16x8xf32> -> tensor<?x16xf32>
+  return %0, %1 : tensor<?x16xf32>, tensor<?x16xf32>
+}
+
+// Blocks of d_ff that divide it: 320 = 5 * 64. No T x 320 tensor exists.
+// CHECK-LABEL: func.func @blocks
+// CHECK-NOT: tensor<64x320xf32>
+// CHECK: %[[STEP:.*]] = arith.constant 64 : index
+// CHECK: scf.for %[[F:.*]] = %{{.*}} to %{{.*}} step %[[STEP]] iter_args(%[[ACC:.*]] = %{{.*}}) -> (tensor<64x32xf32>)
+// CHECK:   stem.packed_matmul %{{.*}}[%{{.*}}, %[[F]]] into %{{.*}} -> tensor<64x64xf32>
+// CHECK:   tensor.extract %{{.*}}
+// CHECK:   stem.packed_matmul accumulate %{{.*}}[%[[F]], %{{.*}}] into %[[ACC]]
+func.func @blocks(%x: tensor<64x32xf32>, %g: !stem.packed<32x320xf32>, %rows: tensor<?x320xf32>, %i: tensor<64xi32>, %d: !stem.packed<320x32xf32>) -> tensor<64x32xf32> {
+  %0 = stem.fused_ffn %x gate %g rows %rows[%i] down %d : (tensor<64x32xf32>, !stem.packed<32x320xf32>, tensor<?x320xf32>, tensor<64xi32>, !stem.packed<320x32xf32>) -> tensor<64x32xf32>
+  return %0 : tensor<64x32xf32>
+}
+
+// The loss in blocks of the vocabulary, the last one narrower; a head that is
+// not packed is read in rows.
+// CHECK-LABEL: func.func @loss
+// CHECK-SAME: tensor<64x8xf32>, %[[H:[a-z0-9]+]]: tensor<300x8xf32>
+// CHECK: scf.for
+// CHECK:   %[[WIDTH:.*]] = arith.minui
+// CHECK:   tensor.extract_slice %[[H]][%{{.*}}, 0] [%[[WIDTH]], 8]
+// CHECK: math.log
+func.func @loss(%x: tensor<64x8xf32>, %h: tensor<300x8xf32>, %l: tensor<64xi32>) -> tensor<64xf32> {
+  %0 = stem.cross_entropy %x, %h, %l : tensor<64x8xf32>, tensor<300x8xf32>, tensor<64xi32> -> tensor<64xf32>
+  return %0 : tensor<64xf32>
+}
+
+// A tile of one sequence attends head by head; no 64 x T scores.
+// CHECK-LABEL: func.func @attend
+// CHECK: scf.for %[[H:[a-z0-9]+]] =
+// CHECK:   arith.divui %[[H]]
+// CHECK:   scf.for
+// CHECK:     stem.kv_page %
+// CHECK:     stem.packed_matmul {{.*}} -> tensor<64x64xf32>
+// CHECK:     stem.kv_page values
+func.func @attend(%q: tensor<64x32xf32>, %p: tensor<64xi32>, %s: tensor<64xi32>, %c: !stem.kv_cache, %l: index) -> tensor<64x32xf32> {
+  %0 = stem.attend %q at %p of %s cache %c[%l] {head_dim = 8 : i64, kv_heads = 2 : i64, scale = 1.0 : f64} : tensor<64x32xf32>, tensor<64xi32>, tensor<64xi32> -> tensor<64x32xf32>
+  return %0 : tensor<64x32xf32>
+}
+// CHECK: func.func private @external
+func.func private @external()
