@@ -210,6 +210,31 @@ def run_lines(path, lines):
         yield 1, "no RUN line calls one of " + ", ".join(TOOLS)
 
 
+def passes_run_alone():
+    """The passes that some lit test runs without another one of Stem."""
+    names = set()
+    for folder, _, files in os.walk(os.path.join(ROOT, "test")):
+        for name in files:
+            if not name.endswith((".mlir", ".test")):
+                continue
+            with open(os.path.join(folder, name), encoding="utf-8",
+                      errors="replace") as file:
+                runs = [l.split("RUN:", 1)[1] for l in file if "RUN:" in l]
+            for command in re.split(r"[|;]|&&", " | ".join(runs)):
+                passes = re.findall(r"\s--?(stem-[a-z0-9-]+)", command)
+                if re.search(r"\bstem-opt\b", command) and len(passes) == 1:
+                    names.add(passes[0])
+    return names
+
+
+@rule("include/stem/Transforms/*.td")
+def untested_pass(path, lines):
+    for number, line in enumerate(lines, 1):
+        found = re.search(r":\s*Pass<\"(stem-[a-z0-9-]+)\"", line)
+        if found and found.group(1) not in passes_run_alone():
+            yield number, f"no lit test runs {found.group(1)} alone"
+
+
 # ---- Words and addresses ----
 
 @rule("*", but=DATA)
@@ -295,6 +320,9 @@ EXAMPLES = [
      "// RUN: stem-opt %s -verify-diagnostics\n// expected-error {{x}}"),
     (run_lines, "test/a.mlir", "func.func @f()", "// RUN: stem-opt %s"),
     (run_lines, "test/a.test", "RUN: echo", "RUN: %python %S/a.py"),
+    (untested_pass, "include/stem/Transforms/A.td",
+     "def A : Pass<\"stem-no-such-pass\", \"ModuleOp\"> {",
+     "def A : Pass<\"stem-interpret\", \"ModuleOp\"> {"),
     (unfiled_todo, "README.md", "TO" "DO: more", "TO" "DO(#7): more"),
     (machine_paths, "a.sh", "cd /wo" "rk/main", "cd /workspace"),
     (machine_paths, "a.sh", "cat /tmp/ba" "sh_jobs.0/x", "cat /tmp/x"),
