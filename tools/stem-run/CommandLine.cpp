@@ -7,6 +7,7 @@
 
 #include "CommandLine.h"
 
+#include "Progress.h"
 #include "stem/Support/Format.h"
 
 #include <charconv>
@@ -103,7 +104,11 @@ EngineOptions stem::engineOptions(const CompileArguments &arguments) {
 
 std::unique_ptr<Engine> stem::createEngine(const Checkpoint &checkpoint,
                                            const EngineOptions &options) {
-  std::unique_ptr<Engine> engine = Engine::create(checkpoint, options);
+  std::unique_ptr<Engine> engine;
+  {
+    const Heartbeat heartbeat("compiling and reading weights");
+    engine = Engine::create(checkpoint, options);
+  }
   fmt::print(stderr, "{}\n", describeEngine(engine->report()));
   if (!engine->report().dtypeNote.empty())
     printNote(engine->report().dtypeNote);

@@ -5,15 +5,15 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Dense to STEM: the up-projection of the chosen layers becomes a table of rows
-// by token id. Tables are written as a stream, in files of their own; the dense
-// shards are linked.
+// Dense to STEM: stem-dense-to-lookup decides on the model's IR which tables
+// take the place of which matrices; their rows are computed here. Tables are
+// written as a stream, in files of their own; the dense shards are linked.
 //
 //===----------------------------------------------------------------------===//
 
 #include "CommandLine.h"
+#include "ConvertGraph.h"
 #include "Json.h"
-#include "LayerChoice.h"
 #include "ModelCost.h"
 #include "Progress.h"
 #include "TableRows.h"
@@ -50,6 +50,7 @@ struct ConvertArguments {
   TableInit init;
   std::string rowDType = "keep";
   int threads = 0;
+  fs::path dumpDirectory;
   bool force = false;
   bool json = false;
 };
@@ -67,7 +68,6 @@ private:
   std::string configText() const;
   std::string provenance() const;
   ModelCost costAfter() const;
-  bool isReplaced(const std::string &name) const;
   void writeDense(Progress &progress);
   void writeTable(uint64_t layer, stem_context *context, Progress &progress);
   void report(double seconds) const;
@@ -78,6 +78,7 @@ private:
   Checkpoint checkpoint;
   TypeChoice types;
   std::vector<uint64_t> layers;
+  GraphConversion graph;
   DType rowType;
   std::vector<const TensorInfo *> copied; ///< from a GGUF file
   std::vector<TensorInfo> tables;
@@ -90,6 +91,8 @@ Convert::Convert(const ConvertArguments &arguments)
     : arguments(arguments), writer(arguments.out, {.force = arguments.force}),
       checkpoint(openModel(arguments.source)), types(checkpoint, std::nullopt),
       layers(chooseLayers(arguments.layers, checkpoint.config())),
+      graph(convertGraph(checkpoint, layers, arguments.init.kind,
+                         arguments.dumpDirectory)),
       rowType(chooseRowType()) {}
 
 /// The model's own type unless asked; one type for all tables of a model.
@@ -120,22 +123,13 @@ DType Convert::chooseRowType() const {
   return own == DType::F16 || own == DType::BF16 ? own : DType::F32;
 }
 
-bool Convert::isReplaced(const std::string &name) const {
-  for (const uint64_t layer : layers) {
-    const LayerWeights &weights = checkpoint.weights().layers[layer];
-    if (name == weights.upProj || (name == weights.upBias && !name.empty()))
-      return true;
-  }
-  return false;
-}
-
 /// A folder's shards are linked as they are; the index leaves out what the
 /// tables replace. A GGUF file has no shards to link.
 void Convert::declareDense() {
   std::map<fs::path, std::vector<std::string>> shards;
   for (const std::string &name : checkpoint.weights().names()) {
     const TensorInfo &tensor = checkpoint.tensors().get(name);
-    if (isReplaced(name))
+    if (graph.dropped.count(name))
       continue;
     if (!checkpoint.gguf()) {
       shards[tensor.file].push_back(name);
@@ -150,16 +144,17 @@ void Convert::declareDense() {
 }
 
 void Convert::declareTables() {
-  const ModelConfig &config = checkpoint.config();
-  for (const uint64_t layer : layers) {
-    TensorInfo table{layerTensorName(layer, "mlp.up_table.weight"),
-                     rowType,
-                     {config.vocabSize, config.intermediateSize},
-                     0,
-                     {}};
-    table.bytes = dtypeBytes(rowType, table.elements()).value();
-    writer.addTensor({table.name, rowType, table.shape},
-                     fmt::format("stem-table-{:03}.safetensors", layer));
+  for (const NewTable &planned : graph.tables) {
+    TensorInfo table{
+        planned.key, rowType, {planned.rows, planned.columns}, 0, {}};
+    const auto bytes = dtypeBytes(rowType, table.elements());
+    if (!bytes)
+      fail("{}: a table of {} is too large", planned.key,
+           formatShape(table.shape));
+    table.bytes = *bytes;
+    writer.addTensor(
+        {table.name, rowType, table.shape},
+        fmt::format("stem-table-{:03}.safetensors", planned.layer));
     bytesToWrite += table.bytes;
     tables.push_back(std::move(table));
   }
@@ -355,6 +350,10 @@ void stem::addConvertCommand(CLI::App &app) {
                    "f16 or bf16")
       ->check(CLI::IsMember({"keep", "f32", "f16", "bf16"}))
       ->type_name("TYPE");
+  command
+      ->add_option("--dump-ir", arguments->dumpDirectory,
+                   "Write the model's IR before and after into this folder")
+      ->type_name("DIR");
   command->add_flag("--force", arguments->force,
                     "Replace OUT if it is a folder that Stem made");
   addThreadsOption(*command, arguments->threads);

@@ -42,3 +42,24 @@ void Progress::update(double done) {
   lastPrinted = now;
   hasPrinted = true;
 }
+
+Heartbeat::Heartbeat(std::string what)
+    : thread([this, what = std::move(what)] {
+        const Stopwatch watch;
+        std::unique_lock lock(mutex);
+        std::chrono::seconds pause(2);
+        while (!wake.wait_for(lock, pause, [this] { return isOver; })) {
+          fmt::print(stderr, "{} ... {}\n", what,
+                     formatSeconds(watch.seconds()));
+          pause = std::chrono::seconds(10);
+        }
+      }) {}
+
+Heartbeat::~Heartbeat() {
+  {
+    const std::lock_guard lock(mutex);
+    isOver = true;
+  }
+  wake.notify_all();
+  thread.join();
+}

@@ -9,8 +9,10 @@
 #define STEM_TOOLS_STEM_RUN_PROGRESS_H
 
 #include <chrono>
-#include <cstdint>
+#include <condition_variable>
+#include <mutex>
 #include <string>
+#include <thread>
 
 namespace stem {
 
@@ -42,6 +44,20 @@ private:
   bool hasPrinted = false;
   double lastPrinted = 0;
   Stopwatch watch;
+};
+
+/// Says that a step without a measure of its progress goes on: after two
+/// seconds, then every ten.
+class Heartbeat {
+public:
+  explicit Heartbeat(std::string what);
+  ~Heartbeat();
+
+private:
+  std::mutex mutex;
+  std::condition_variable wake;
+  bool isOver = false;
+  std::thread thread;
 };
 
 } // namespace stem

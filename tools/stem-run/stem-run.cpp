@@ -39,7 +39,20 @@ static int usageError(const std::string &message, const CLI::App &app) {
   return 2;
 }
 
+/// A first word that is no command; empty for none.
+static std::string unknownCommand(const CLI::App &app, int argc, char **argv) {
+  const std::string word = argc > 1 ? argv[1] : "";
+  if (word.empty() || word.front() == '-')
+    return "";
+  for (const CLI::App *command : app.get_subcommands({}))
+    if (command->get_name() == word)
+      return "";
+  return word;
+}
+
 static int runCommand(CLI::App &app, int argc, char **argv) {
+  if (const std::string word = unknownCommand(app, argc, argv); !word.empty())
+    return usageError(fmt::format("\"{}\" is no command", word), app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError &error) {

@@ -160,12 +160,13 @@ class StemLlamaForCausalLM(PreTrainedModel, GenerationMixin):
         if input_ids is None or inputs_embeds is not None:
             raise ValueError("a STEM model looks rows up by token id: call it "
                              "with input_ids, without inputs_embeds")
+        if past_key_values is not None:  # later versions say "cache"
+            kwargs["past_key_values"] = past_key_values
         self.token_ids.ids = input_ids
         try:
             outputs = self.model(
                 input_ids=input_ids, attention_mask=attention_mask,
-                position_ids=position_ids, past_key_values=past_key_values,
-                use_cache=use_cache, **kwargs)
+                position_ids=position_ids, use_cache=use_cache, **kwargs)
         finally:
             # Recomputation in the backward pass still reads them.
             if not (self.training and torch.is_grad_enabled()):
@@ -177,10 +178,10 @@ class StemLlamaForCausalLM(PreTrainedModel, GenerationMixin):
         loss = None
         if labels is not None:
             loss = self.loss_function(logits=logits, labels=labels,
-                                      vocab_size=self.vocab_size, **kwargs)
+                                      vocab_size=self.vocab_size)
         result = CausalLMOutputWithPast(
             loss=loss, logits=logits,
-            past_key_values=outputs.past_key_values,
-            hidden_states=outputs.hidden_states,
-            attentions=outputs.attentions)
+            past_key_values=outputs.get("past_key_values"),
+            hidden_states=outputs.get("hidden_states"),
+            attentions=outputs.get("attentions"))
         return result.to_tuple() if return_dict is False else result
