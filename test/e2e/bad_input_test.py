@@ -1,0 +1,272 @@
+#!/usr/bin/env python3
+# Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Bad input gives one message that names it, and leaves nothing behind."""
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import unittest
+
+from e2e import GOLDEN, ModelTest, Tensor, read_tensors, stem_run, \
+    write_tensors
+
+
+def limit_files():
+    """Writing beyond 100 KB fails, as on a full disk."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+
+
+class BadInputTest(ModelTest):
+    golden = os.path.join(GOLDEN, "llama_gqa")
+
+    def changed_config(self, **changes):
+        folder = self.copy_model(source=self.golden)
+        path = os.path.join(folder, "config.json")
+        with open(path) as file:
+            config = json.load(file)
+        config.update(changes)
+        with open(path, "w") as file:
+            json.dump(config, file)
+        return folder
+
+    def assert_nothing_left(self, out):
+        parent = os.path.dirname(out)
+        left = [name for name in os.listdir(parent)
+                if os.path.basename(out) in name]
+        self.assertEqual(left, [])
+
+    # ---- Files ----
+
+    def test_missing_model(self):
+        for command in ["eval", "--text=x"], ["generate", "--prompt=x"], \
+                ["inspect"], ["bench"]:
+            self.assert_fails(["/no/such", "no such file"], command[0],
+                              "/no/such", *command[1:])
+        out = self.path("out")
+        self.assert_fails(["/no/such"], "import", "/no/such", out)
+        self.assert_fails(["/no/such"], "convert", "/no/such", out,
+                          "--layers=1", "--init=xavier")
+        self.assert_nothing_left(out)
+
+    def test_truncated_tensors(self):
+        folder = self.copy_model(source=self.golden)
+        weights = os.path.join(folder, "model.safetensors")
+        os.truncate(weights, os.path.getsize(weights) - 4)
+        self.assert_fails(["model.safetensors"], "import", folder,
+                          self.path("out"))
+        self.assert_nothing_left(self.path("out"))
+
+    def test_truncated_gguf(self):
+        path = self.write("model.gguf", b"GGUF\x03\x00\x00\x00\x01")
+        self.assert_fails(["model.gguf"], "import", path, self.path("out"))
+
+    def test_wrong_shape(self):
+        folder = self.copy_model(source=self.golden)
+        path = os.path.join(folder, "model.safetensors")
+        tensors = read_tensors(path)
+        tensors["model.norm.weight"] = Tensor("F32", [31], [1.0] * 31)
+        write_tensors(path, tensors)
+        self.assert_fails(["model.norm.weight", "[31]", "[32]"], "generate",
+                          folder, "--prompt-ids=1")
+
+    def test_missing_tensor(self):
+        folder = self.copy_model(source=self.golden)
+        path = os.path.join(folder, "model.safetensors")
+        tensors = read_tensors(path)
+        del tensors["model.layers.1.mlp.up_proj.weight"]
+        write_tensors(path, tensors)
+        self.assert_fails(["model.layers.1.mlp.up_proj.weight"], "convert",
+                          folder, self.path("out"), "--layers=2",
+                          "--init=row-mean")
+
+    def test_malformed_config(self):
+        folder = self.copy_model(source=self.golden)
+        with open(os.path.join(folder, "config.json"), "w") as file:
+            file.write("{")
+        self.assert_fails(["config.json"], "generate", folder,
+                          "--prompt-ids=1")
+
+    def test_unsupported_architecture(self):
+        folder = self.changed_config(model_type="gpt2",
+                                     architectures=["GPT2LMHeadModel"])
+        self.assert_fails(["gpt2"], "generate", folder, "--prompt-ids=1")
+        inspected = stem_run("inspect", folder).stdout
+        self.assertIn("unsupported", inspected)
+        self.assertIn("gpt2", inspected)
+
+    def test_unsupported_config_value(self):
+        folder = self.changed_config(hidden_act="gelu")
+        self.assert_fails(["hidden_act", "gelu"], "generate", folder,
+                          "--prompt-ids=1")
+
+    # ---- Ids and text ----
+
+    def test_id_out_of_range(self):
+        self.assert_fails(["id 96", "position 2", "96 rows"], "generate",
+                          self.golden, "--prompt-ids=1,2,96")
+        self.assert_fails(["id -2", "position 0", "96 rows"], "generate",
+                          self.golden, "--prompt-ids=-2,4")
+        self.assert_fails(["--stop-ids", "id 500"], "generate", self.golden,
+                          "--prompt-ids=1", "--stop-ids=500")
+
+    def test_batch_id_out_of_range(self):
+        ids, out = self.path("ids"), self.path("logits")
+        write_tensors(ids, {"input_ids": Tensor("I64", [2, 3],
+                                                [1, 2, 3, 4, 2 ** 40, 5])})
+        self.assert_fails(["batch 1", f"id {2 ** 40}", "position 1",
+                           "96 rows"], "eval", self.golden,
+                          f"--input-ids={ids}", f"--logits-out={out}")
+        self.assert_nothing_left(out)
+
+    def test_wrong_ids_tensor(self):
+        ids = self.path("ids")
+        write_tensors(ids, {"input_ids": Tensor("F32", [1, 3], [1, 2, 3])})
+        self.assert_fails(["input_ids", "F32", "I64 or I32"], "eval",
+                          self.golden, f"--input-ids={ids}",
+                          f"--logits-out={self.path('out')}")
+        write_tensors(ids, {"ids": Tensor("I32", [1, 1], [1])})
+        self.assert_fails(["input_ids"], "eval", self.golden,
+                          f"--input-ids={ids}",
+                          f"--logits-out={self.path('out')}")
+
+    def test_prompts(self):
+        self.assert_fails(["300 tokens", "holds 256"], "generate",
+                          self.golden, "--prompt-ids=" + ",".join(["1"] * 300))
+        self.assert_fails(["--prompt-ids"], "generate", self.golden,
+                          "--prompt-ids=", status=2)
+        self.assert_fails(["prompt is empty"], "generate", self.small,
+                          "--prompt", "")
+        self.assert_fails(["no tokenizer", "--prompt-ids"], "generate",
+                          self.golden, "--prompt=hello")
+
+    def test_tokenizer_larger_than_vocabulary(self):
+        folder = self.copy_model()
+        path = os.path.join(folder, "tokenizer.json")
+        with open(path) as file:
+            tokenizer = json.load(file)
+        with open(os.path.join(folder, "config.json")) as file:
+            rows = json.load(file)["vocab_size"]
+        tokenizer["added_tokens"].append(
+            {"id": rows + 3, "content": "<|beyond|>", "single_word": False,
+             "lstrip": False, "rstrip": False, "normalized": False,
+             "special": True})
+        with open(path, "w") as file:
+            json.dump(tokenizer, file)
+        for command in ["generate", folder, "--prompt=a"], \
+                ["eval", folder, f"--text={self.write('t', 'some text')}"]:
+            self.assert_fails(["<|beyond|>", str(rows + 3)], *command)
+
+    def test_texts(self):
+        self.assert_fails(["no.txt", "no such file"], "eval", self.small,
+                          f"--text={self.path('no.txt')}")
+        self.assert_fails(["empty", "at least 2"], "eval", self.small,
+                          f"--text={self.write('empty', '')}")
+        self.assert_fails(["latin", "UTF-8"], "eval", self.small,
+                          f"--text={self.write('latin', bytes([65, 233]))}")
+        self.assert_fails(["not a regular file"], "eval", self.small,
+                          f"--text={self.folder}")
+
+    # ---- Outputs ----
+
+    def convert(self, out, *options):
+        return ["convert", self.golden, out, "--init=row-mean", *options]
+
+    def test_layers(self):
+        out = self.path("out")
+        self.assert_fails(["no layer 9", "0 to 2"],
+                          *self.convert(out, "--layers=1,9"))
+        self.assert_fails(["--layers=1/9", "1/3, 1/2, all"],
+                          *self.convert(out, "--layers=1/9"))
+        self.assert_fails(["'x'", "--layers"],
+                          *self.convert(out, "--layers=1,x"))
+        self.assert_nothing_left(out)
+
+    def test_output_exists(self):
+        out = self.path("out")
+        stem_run(*self.convert(out, "--layers=1"))
+        self.assert_fails([out, "exists already", "--force"],
+                          *self.convert(out, "--layers=2"))
+        stem_run(*self.convert(out, "--layers=2", "--force"))
+        self.assertTrue(os.path.exists(
+            os.path.join(out, "stem-table-002.safetensors")))
+        self.assertFalse(os.path.exists(
+            os.path.join(out, "stem-table-001.safetensors")))
+
+    def test_force_spares_other_folders(self):
+        out = self.path("mine")
+        os.mkdir(out)
+        with open(os.path.join(out, "notes"), "w") as file:
+            file.write("mine")
+        self.assert_fails([out, "not made by Stem"],
+                          *self.convert(out, "--layers=1", "--force"))
+        self.assertEqual(os.listdir(out), ["notes"])
+
+    def test_no_parent_folder(self):
+        self.assert_fails(["/no/such"], "import", self.golden,
+                          "/no/such/out")
+        ids = self.path("ids")
+        write_tensors(ids, {"input_ids": Tensor("I32", [1, 1], [1])})
+        self.assert_fails(["/no/such"], "eval", self.golden,
+                          f"--input-ids={ids}", "--logits-out=/no/such/out")
+
+    @unittest.skipIf(os.geteuid() == 0, "root writes everywhere")
+    def test_read_only_folder(self):
+        folder = self.path("read-only")
+        os.mkdir(folder, 0o555)
+        self.assert_fails(["cannot write"], "import", self.golden,
+                          os.path.join(folder, "out"))
+
+    def test_disk_full(self):
+        out = self.path("out")
+        result = subprocess.run(["stem-run", "import", self.golden, out],
+                                capture_output=True, text=True,
+                                preexec_fn=limit_files)
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertIn("error: ", result.stderr)
+        self.assertIn("model.safetensors", result.stderr)
+        self.assert_nothing_left(out)
+
+    # ---- Command lines ----
+
+    def test_usage(self):
+        for parts, command in [
+                (["subcommand"], []),
+                (["\"train\" is no command"], ["train"]),
+                (["OUT is required"], ["import", "a"]),
+                (["--layers is required"],
+                 ["convert", "a", "b", "--init=xavier"]),
+                (["--init"], ["convert", "a", "b", "--layers=1",
+                              "--init=best"]),
+                (["--dtype"], ["generate", "a", "--dtype=f8"]),
+                (["--threads"], ["bench", "a", "--threads=0"]),
+                (["--prompt"], ["generate", "a"]),
+                (["--chat needs --prompt"],
+                 ["generate", "a", "--chat", "--prompt-ids=1"]),
+                (["--greedy"], ["generate", "a", "--prompt=b", "--greedy",
+                                "--top-k=3"]),
+                (["--stop= is empty"], ["generate", "a", "--prompt=b",
+                                        "--stop", ""]),
+                (["\"b\" is not an integer"],
+                 ["generate", self.golden, "--prompt-ids=1,b"]),
+                (["go together"], ["eval", "a", "--input-ids=b"]),
+                (["--text=FILE"], ["eval", "a"]),
+                (["--stride=9", "--ctx=4"],
+                 ["eval", self.small, "--ctx=4", "--stride=9",
+                  f"--text={self.write('t', 'text')}"])]:
+            with self.subTest(command=command):
+                self.assert_fails(parts + ["--help"], *command, status=2)
+
+    def test_sampling_values(self):
+        for option in "--temperature=-1", "--top-p=0", "--top-k=-1", \
+                "--repetition-penalty=0":
+            with self.subTest(option=option):
+                self.assert_fails([], "generate", self.golden,
+                                  "--prompt-ids=1", option)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,206 @@
+#!/usr/bin/env python3
+# Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""eval, generate and bench: figures against ones worked out here."""
+
+import math
+import os
+import unittest
+
+from e2e import ModelTest, Tensor, read_tensors, stem_json, stem_run, \
+    write_tensors
+
+TEXT = "In the beginning God created the heaven and the earth. And it was so."
+
+
+def losses(model, ids, scratch):
+    """-log p of every token of `ids` but the first, seen from the start."""
+    write_tensors(scratch + ".ids",
+                  {"input_ids": Tensor("I64", [1, len(ids)], ids)})
+    stem_run("eval", model, f"--input-ids={scratch}.ids",
+             f"--logits-out={scratch}.logits", "--dtype=f32")
+    logits = read_tensors(scratch + ".logits")["logits"]
+    result = []
+    for t, label in enumerate(ids[1:]):
+        row = logits.row(t)
+        top = max(row)
+        result.append(top + math.log(sum(math.exp(v - top) for v in row)) -
+                      row[label])
+    return result
+
+
+class EvalTest(ModelTest):
+    def text(self, text=TEXT, name="text"):
+        return self.write(name, text)
+
+    def ids(self, text=TEXT):
+        return stem_json("generate", self.small, f"--prompt={text}", "-n",
+                         0)["prompt_ids"]
+
+    def evaluate(self, *options):
+        return stem_json("eval", self.small, "--dtype=f32", *options)
+
+    def expected(self, context, stride):
+        """Every window computed alone, the protocol spelled out."""
+        ids, total, scored, begin = self.ids(), 0.0, 0, 0
+        while scored < len(ids) - 1:
+            window = ids[begin:begin + context + 1]
+            values = losses(self.small, window, self.path("window"))
+            total += sum(values[scored - begin:])
+            scored = begin + len(values)
+            begin += stride
+        return total, scored
+
+    def test_windows(self):
+        for context, stride in [(256, 256), (16, 16), (16, 5)]:
+            with self.subTest(context=context, stride=stride):
+                nll, count = self.expected(context, stride)
+                result = self.evaluate(f"--text={self.text()}",
+                                       f"--ctx={context}",
+                                       f"--stride={stride}")
+                entry = result["files"][0]
+                self.assertEqual(entry["scored_tokens"], count)
+                self.assertEqual(count, len(self.ids()) - 1)
+                self.assertAlmostEqual(entry["nll"] / nll, 1, delta=1e-5)
+                self.assertAlmostEqual(
+                    entry["perplexity"] / math.exp(nll / count), 1, delta=1e-4)
+                self.assertAlmostEqual(
+                    entry["bits_per_byte"],
+                    nll / math.log(2) / len(TEXT), delta=1e-4)
+                self.assertEqual(result["protocol"]["ctx"], context)
+                self.assertEqual(result["protocol"]["stride"], stride)
+
+    def test_standard_error(self):
+        values = losses(self.small, self.ids(), self.path("all"))
+        mean = sum(values) / len(values)
+        variance = sum((v - mean) ** 2 for v in values) / (len(values) - 1)
+        entry = self.evaluate(f"--text={self.text()}")["files"][0]
+        self.assertAlmostEqual(
+            entry["perplexity_standard_error"] / entry["perplexity"],
+            math.sqrt(variance / len(values)), delta=1e-4)
+
+    def test_files_are_not_joined(self):
+        both = self.evaluate(f"--text={self.text(TEXT, 'a')}",
+                             f"--text={self.text(TEXT[:20], 'b')}")
+        second = self.evaluate(f"--text={self.text(TEXT[:20], 'b')}")
+        self.assertAlmostEqual(both["files"][1]["nll"],
+                               second["files"][0]["nll"], delta=1e-3)
+        self.assertEqual(len(both["files"]), 2)
+
+    def test_protocol_is_printed(self):
+        out = stem_run("eval", self.small, f"--text={self.text()}",
+                       "--ctx=32").stdout
+        self.assertIn("windows of 32 tokens, stride 32, beginning token", out)
+
+    def test_against_itself(self):
+        texts = [f"--text={self.text(TEXT[i:], str(i))}" for i in range(3)]
+        result = self.evaluate(*texts, f"--against={self.small}")
+        self.assertAlmostEqual(result["mean_kl"], 0, delta=1e-9)
+        self.assertEqual(result["top1_agreement"], 1)
+        self.assertEqual(result["perplexity_ratio"], 1)
+        self.assertEqual(result["perplexity_ratio_interval"], [1, 1])
+        self.assertEqual(result["interval_unit"], "document")
+
+    def test_against_another(self):
+        stem = self.path("stem")
+        stem_run("convert", self.small, stem, "--layers=1/2",
+                 "--init=row-mean")
+        texts = [f"--text={self.text(TEXT[i:], str(i))}" for i in range(3)]
+        result = stem_json("eval", stem, "--dtype=f32", *texts,
+                           f"--against={self.small}")
+        own = stem_json("eval", stem, "--dtype=f32", *texts)
+        base = self.evaluate(*texts)
+        difference = tokens = 0
+        for a, b in zip(own["files"], base["files"]):
+            difference += a["nll"] - b["nll"]
+            tokens += a["scored_tokens"]
+        ratio = math.exp(difference / tokens)
+        self.assertAlmostEqual(result["perplexity_ratio"], ratio, delta=1e-4)
+        low, high = result["perplexity_ratio_interval"]
+        self.assertLess(low, ratio)
+        self.assertLess(ratio, high)
+        self.assertGreater(result["mean_kl"], 0)
+
+    def test_empty_batches(self):
+        for shape in [0, 5], [2, 0]:
+            with self.subTest(shape=shape):
+                ids, out = self.path("ids"), self.path("logits")
+                write_tensors(ids, {"input_ids": Tensor("I32", shape, [])})
+                stem_run("eval", self.small, f"--input-ids={ids}",
+                         f"--logits-out={out}")
+                logits = read_tensors(out)["logits"]
+                self.assertEqual(logits.shape[:2], shape)
+                self.assertEqual(len(logits.values), 0)
+
+    def test_sampling_repeats(self):
+        common = ["generate", self.small, "--prompt=Once", "-n", 20,
+                  "--temperature=0.9", "--top-k=40", "--ignore-end"]
+        first = stem_json(*common, "--seed=5")["ids"]
+        self.assertEqual(first, stem_json(*common, "--seed=5")["ids"])
+        self.assertNotEqual(first, stem_json(*common, "--seed=6")["ids"])
+
+    def test_stops(self):
+        common = ["generate", self.small, "--prompt=Once", "--ignore-end"]
+        free = stem_json(*common, "-n", 20)
+        self.assertEqual((free["finish"], len(free["ids"])), ("length", 20))
+        stop = free["ids"][7]
+        result = stem_json(*common, "-n", 20, f"--stop-ids={stop}")
+        self.assertEqual(result["finish"], "stop")
+        self.assertEqual(result["ids"],
+                         free["ids"][:free["ids"].index(stop) + 1])
+
+    def test_stop_string(self):
+        stop = "zz"
+        prompt = ["generate", self.small, "--prompt=Once", "-n", 64,
+                  "--temperature=1", "--seed=1", "--ignore-end"]
+        text = stem_json(*prompt)["text"]
+        stop = text[10:12]
+        result = stem_json(*prompt, f"--stop={stop}")
+        self.assertEqual(result["finish"], "stop")
+        self.assertEqual(result["text"], text[:text.index(stop)])
+        shown = stem_run(*prompt, f"--stop={stop}").stdout
+        self.assertEqual(shown, result["text"] + "\n")
+
+    def test_context_limit(self):
+        config = self.copy_model()
+        path = os.path.join(config, "config.json")
+        with open(path) as file:
+            lines = [line if "max_position_embeddings" not in line
+                     else '  "max_position_embeddings": 16,\n'
+                     for line in file]
+        with open(path, "w") as file:
+            file.writelines(lines)
+        result = stem_json("generate", config, "--prompt-ids=1,2,3,4", "-n",
+                           50, "--ignore-end")
+        self.assertEqual(result["finish"], "context")
+        self.assertEqual(len(result["ids"]), 12)
+        self.assert_fails(["17 tokens", "holds 16"], "generate", config,
+                          "--prompt-ids=" + ",".join(["1"] * 17))
+        self.assert_fails(["--ctx=17", "holds 16"], "eval", config,
+                          f"--text={self.text()}", "--ctx=17")
+
+    def test_bench(self):
+        stem = self.path("stem")
+        stem_run("convert", self.small, stem, "--layers=1/2",
+                 "--init=row-mean")
+        result = stem_json("bench", self.small, stem, "--prompt-tokens=128",
+                           "--decode-tokens=8", "--repeat=6")
+        self.assertEqual(len(result["models"]), 2)
+        for model in result["models"]:
+            for key in ("prefill_tokens_per_second", "peak_bytes",
+                        "decode_tokens_per_second", "compile_seconds_cold",
+                        "compile_seconds_warm",
+                        "prefill_share_of_matrix_rate",
+                        "decode_share_of_read_bandwidth"):
+                self.assertGreater(model[key], 0)
+            self.assertLess(model["prefill_share_of_matrix_rate"], 1)
+            self.assertLess(model["compile_seconds_warm"],
+                            model["compile_seconds_cold"])
+        for ratio in result["ratio"].values():
+            self.assertEqual(ratio["pairs"], 6)
+            self.assertLessEqual(ratio["interval"][0], ratio["median"])
+            self.assertLessEqual(ratio["median"], ratio["interval"][1])
+
+
+if __name__ == "__main__":
+    unittest.main()
