@@ -21,6 +21,8 @@
 #include "mlir/IR/MLIRContext.h"
 
 #include <chrono>
+#include <map>
+#include <set>
 
 using namespace stem;
 
@@ -125,8 +127,10 @@ struct Engine::Impl {
                      int64_t outputs) const;
   void run(const stem_entry &entry, Step &step, float *output,
            int64_t outputColumns);
-  void checkIds(std::span<const int32_t> ids, const char *what) const;
+  void checkIds(std::span<const int32_t> ids, const char *what,
+                std::optional<int32_t> ignored = std::nullopt) const;
   void checkSequence(int32_t sequence) const;
+  void checkLength(int64_t length) const;
   void reserve(int32_t sequence, int64_t length);
 
   ModelConfig config;
@@ -298,11 +302,11 @@ int64_t Engine::maxPositions() const { return impl->options.maxPositions; }
 // Steps
 //===----------------------------------------------------------------------===//
 
-void Engine::Impl::checkIds(std::span<const int32_t> ids,
-                            const char *what) const {
+void Engine::Impl::checkIds(std::span<const int32_t> ids, const char *what,
+                            std::optional<int32_t> ignored) const {
   int64_t bound = static_cast<int64_t>(config.vocabSize);
   for (size_t i = 0; i < ids.size(); ++i)
-    if (ids[i] < 0 || ids[i] >= bound)
+    if (ids[i] != ignored && (ids[i] < 0 || ids[i] >= bound))
       fail("{} {} at position {} is outside the model's vocabulary of {} ids "
            "(0 to {})",
            what, ids[i], i, bound, bound - 1);
@@ -314,11 +318,15 @@ void Engine::Impl::checkSequence(int32_t sequence) const {
          options.maxSequences);
 }
 
-void Engine::Impl::reserve(int32_t sequence, int64_t length) {
+void Engine::Impl::checkLength(int64_t length) const {
   if (length > options.maxPositions)
     fail("a sequence of {} tokens is longer than the context of {} positions; "
          "shorten the prompt or raise --ctx up to the model's limit",
          length, options.maxPositions);
+}
+
+void Engine::Impl::reserve(int32_t sequence, int64_t length) {
+  checkLength(length);
   throwIfFailed(context.get(),
                 stem_kv_reserve(context.get(), cache.get(), sequence, length));
 }
@@ -372,10 +380,17 @@ int64_t Engine::length(int32_t sequence) const {
 std::span<const float> Engine::prefill(std::span<const PrefillChunk> chunks) {
   int64_t vocabulary = vocabSize();
   int64_t rows = 0;
+  std::map<int32_t, int64_t> lengths; // after the call
+  // All is checked before the first sequence grows.
   for (const PrefillChunk &chunk : chunks) {
     impl->checkSequence(chunk.sequence);
     impl->checkIds(chunk.ids, "token id");
     int64_t count = static_cast<int64_t>(chunk.ids.size());
+    int64_t &newLength =
+        lengths.try_emplace(chunk.sequence, length(chunk.sequence))
+            .first->second;
+    newLength += count;
+    impl->checkLength(newLength);
     rows += chunk.allLogits ? count : (count > 0 ? 1 : 0);
   }
   impl->logits.resize(rows * vocabulary);
@@ -420,9 +435,17 @@ std::span<const float> Engine::decode(std::span<const int32_t> sequences,
     fail("decode was given {} sequences and {} ids", sequences.size(),
          ids.size());
   impl->checkIds(ids, "token id");
+  // All is checked before the first sequence grows.
+  std::set<int32_t> distinct;
+  for (int32_t sequence : sequences) {
+    impl->checkSequence(sequence);
+    impl->checkLength(length(sequence) + 1);
+    if (!distinct.insert(sequence).second)
+      fail("decode was given sequence {} twice; it takes one token for each",
+           sequence);
+  }
   Step step;
   for (size_t i = 0; i < ids.size(); ++i) {
-    impl->checkSequence(sequences[i]);
     int64_t position = length(sequences[i]);
     impl->reserve(sequences[i], position + 1);
     step.append(sequences[i], position, ids.subspan(i, 1), {}, /*tile=*/1);
@@ -459,9 +482,7 @@ std::vector<float> Engine::score(std::span<const ScoreWindow> windows) {
       fail("a window has {} ids and {} labels", window.ids.size(),
            window.labels.size());
     impl->checkIds(window.ids, "token id");
-    for (int32_t label : window.labels)
-      if (label != -100)
-        impl->checkIds({&label, 1}, "label");
+    impl->checkIds(window.labels, "label", /*ignored=*/-100);
     int64_t count = static_cast<int64_t>(window.ids.size());
     if (slot == impl->options.maxSequences ||
         step.tokens() + roundUp(count, kTile) > impl->options.maxStepTokens)
