@@ -94,11 +94,14 @@ std::string cacheKey(ModuleOp module, const HostCompileOptions &options) {
 void writeFile(const fs::path &path, const std::string &text) {
   std::error_code error;
   llvm::raw_fd_ostream stream(path.string(), error);
-  if (!error)
+  if (!error) {
     stream << text;
-  if (error || (stream.flush(), stream.has_error()))
-    fail("cannot write {}: {}", path.string(),
-         error ? error.message() : stream.error().message());
+    stream.close();
+    error = stream.error();
+    stream.clear_error(); // else the stream ends the program
+  }
+  if (error)
+    fail("cannot write {}: {}", path.string(), error.message());
 }
 
 /// Runs the phases one by one.
@@ -154,8 +157,8 @@ private:
   std::string errors;
 };
 
-void build(ModuleOp module, const HostCompileOptions &options,
-           const fs::path &path) {
+/// Runs all phases.
+void lower(ModuleOp module, const HostCompileOptions &options) {
   if (!options.dumpDirectory.empty()) {
     std::error_code error;
     fs::create_directories(options.dumpDirectory, error);
@@ -165,7 +168,23 @@ void build(ModuleOp module, const HostCompileOptions &options,
     writeFile(options.dumpDirectory / "00-import.mlir", print(module));
   }
   PhaseRunner(module, options).run();
-  emitSharedObject(module, options.target, path);
+}
+
+/// The name in the cache of the shared object of a lowered module; nothing when
+/// it cannot be kept there.
+std::optional<fs::path> emitInCache(ModuleOp module,
+                                    const HostCompileOptions &options,
+                                    const ArtefactCache &cache,
+                                    const std::string &key) {
+  std::optional<fs::path> place = cache.reserve(key);
+  if (!place)
+    return std::nullopt;
+  try {
+    emitSharedObject(module, options.target, *place);
+  } catch (const Error &) {
+    return std::nullopt; // full, most likely: another place may do
+  }
+  return cache.commit(key, *place);
 }
 
 } // namespace
@@ -191,14 +210,15 @@ HostCompileResult stem::compileForHost(ModuleOp module,
       result.cacheHit = true;
       return finish();
     }
-  std::optional<fs::path> place;
+  lower(module, options);
   if (options.useCache)
-    place = cache.reserve(key);
-  result.isTemporary = !place;
-  if (!place)
-    place = fs::temp_directory_path() /
-            fmt::format("stem-{}-{}.so", key.substr(0, 16), ::getpid());
-  build(module, options, *place);
-  result.path = result.isTemporary ? *place : cache.commit(key, *place);
+    if (auto entry = emitInCache(module, options, cache, key)) {
+      result.path = *entry;
+      return finish();
+    }
+  result.isTemporary = true;
+  result.path = fs::temp_directory_path() /
+                fmt::format("stem-{}-{}.so", key.substr(0, 16), ::getpid());
+  emitSharedObject(module, options.target, result.path);
   return finish();
 }

@@ -117,9 +117,12 @@ void writeObject(llvm::Module &module, llvm::TargetMachine &machine,
     fail("LLVM cannot emit an object file for {}",
          machine.getTargetTriple().str());
   passes.run(module);
-  stream.flush();
-  if (stream.has_error())
-    fail("cannot write {}: {}", path, stream.error().message());
+  stream.close();
+  if (stream.has_error()) {
+    error = stream.error();
+    stream.clear_error(); // else the stream ends the program
+    fail("cannot write {}: {}", path, error.message());
+  }
 }
 
 std::string findLinker() {
