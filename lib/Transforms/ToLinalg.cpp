@@ -12,6 +12,7 @@
 #include "stem/Transforms/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -70,6 +71,37 @@ LogicalResult verifyLowerable(Operation *op) {
   return success();
 }
 
+/// Copies a returned value into the argument marked for it, where no op builds
+/// it there: after bufferization a function returns nothing but its arguments.
+void copyToOutputs(func::FuncOp function) {
+  if (function.isExternal() || !function.getBody().hasOneBlock())
+    return;
+  Operation *terminator = function.getBody().front().getTerminator();
+  OpBuilder builder(terminator);
+  for (OpOperand &result : terminator->getOpOperands()) {
+    Value output = outputArgument(function, result.getOperandNumber());
+    if (!output || !output.use_empty() ||
+        output.getType() != result.get().getType())
+      continue;
+    result.set(linalg::CopyOp::create(builder, terminator->getLoc(),
+                                      result.get(), output)
+                   .getResult(0));
+  }
+}
+
+/// What the caller of an entry passes is not overwritten, outputs apart: where
+/// a layer works in place, bufferization copies.
+void protectInputs(func::FuncOp function) {
+  if (!function->hasAttr(StemDialect::kEntryAttr))
+    return;
+  for (auto [index, type] : llvm::enumerate(function.getArgumentTypes()))
+    if (isa<TensorType>(type) &&
+        !function.getArgAttr(index, StemDialect::kOutputAttr))
+      function.setArgAttr(
+          index, bufferization::BufferizationDialect::kWritableAttrName,
+          BoolAttr::get(function.getContext(), false));
+}
+
 struct ToLinalgPass : public stem::impl::StemToLinalgPassBase<ToLinalgPass> {
   using Base::Base;
 
@@ -99,7 +131,9 @@ struct ToLinalgPass : public stem::impl::StemToLinalgPassBase<ToLinalgPass> {
     config.allowPatternRollback = false;
     if (failed(applyFullConversion(getOperation(), target, std::move(patterns),
                                    config)))
-      signalPassFailure();
+      return signalPassFailure();
+    copyToOutputs(getOperation());
+    protectInputs(getOperation());
   }
 };
 

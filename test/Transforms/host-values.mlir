@@ -28,9 +28,9 @@
 // RUN: %python %stem_src/test/tools/compare_interpreted.py %s %t.f32 score 64 1 2e-5 2 16 | FileCheck %s --check-prefix=RUN-SCORE
 // RUN: stem-opt %t.bf16.mlir --stem-compile-to=target | mlir-translate --mlir-to-llvmir -o %t.bf16.ll
 // RUN: clang-22 -Wno-override-module -O2 -march=native -I%stem_src/include %t.bf16.ll %S/Inputs/run_host.c -o %t.bf16 -L%stem_lib -lStemRuntime -Wl,-rpath,%stem_lib -lm
-// RUN: %python %stem_src/test/tools/compare_interpreted.py %t.bf16.mlir %t.bf16 prefill 128 2 0.1 2 16 1 | FileCheck %s --check-prefix=RUN-PREFILL
-// RUN: %python %stem_src/test/tools/compare_interpreted.py %t.bf16.mlir %t.bf16 decode 3 3 0.1 2 16 1 | FileCheck %s --check-prefix=RUN-DECODE
-// RUN: %python %stem_src/test/tools/compare_interpreted.py %t.bf16.mlir %t.bf16 score 64 1 0.1 2 16 1 | FileCheck %s --check-prefix=RUN-SCORE
+// RUN: %python %stem_src/test/tools/compare_interpreted.py %t.bf16.mlir %t.bf16 prefill 128 2 0.02 2 16 1 | FileCheck %s --check-prefix=RUN-PREFILL
+// RUN: %python %stem_src/test/tools/compare_interpreted.py %t.bf16.mlir %t.bf16 decode 3 3 0.02 2 16 1 | FileCheck %s --check-prefix=RUN-DECODE
+// RUN: %python %stem_src/test/tools/compare_interpreted.py %t.bf16.mlir %t.bf16 score 64 1 0.02 2 16 1 | FileCheck %s --check-prefix=RUN-SCORE
 
 // RUN-PREFILL: prefill: 16640 values agree
 // RUN-LONG: prefill: 24960 values agree

@@ -26,7 +26,10 @@ def StemFuseFFNPass : Pass<"stem-fuse-ffn", "::mlir::func::FuncOp"> {
     ```
 
     A `stem.gated_ffn` whose rows come from elsewhere (`stem.mix`,
-    `stem.select_up`) stays, with a remark.
+    `stem.select_up`), from a lookup with other uses or one that rounds, stays,
+    with a remark of the category `stem`.
+
+    Runs before `stem-pack-weights`: the FFN says what reads its matrices.
   }];
 }
 
@@ -35,8 +38,25 @@ def StemSpecializePass : Pass<"stem-specialize", "::mlir::ModuleOp"> {
   let description = [{
     Entries differ in `stem.tile`, the number of tokens that are executed
     together. A function without that attribute is cloned once for each tile
-    size of its callers and gets it; the clones are named after it
-    (`@layer` becomes `@layer_tile64`, `@layer_tile1`). Runs before tiling.
+    size of its callers and gets it; private functions that nothing calls any
+    more are removed.
+
+    ```mlir
+    func.func private @layer(...)
+    func.func @prefill(...) attributes {stem.entry, stem.tile = 64 : i64} { call @layer }
+    func.func @decode(...) attributes {stem.entry, stem.tile = 1 : i64} { call @layer }
+    // becomes
+    func.func private @layer_tile64(...) attributes {stem.tile = 64 : i64}
+    func.func private @layer_tile1(...) attributes {stem.tile = 1 : i64}
+    func.func @prefill(...) attributes {stem.entry, stem.tile = 64 : i64} { call @layer_tile64 }
+    func.func @decode(...) attributes {stem.entry, stem.tile = 1 : i64} { call @layer_tile1 }
+    ```
+
+    Runs first in the schedule phase: a matrix may be read differently in two
+    clones.
+
+    NOTE: an entry without a tile size is an error, and so is a call of a
+    function whose own tile size does not divide the caller's.
   }];
 }
 
@@ -46,7 +66,16 @@ def StemPackWeightsPass : Pass<"stem-pack-weights", "::mlir::ModuleOp"> {
     The value of a `stem.param` that is used only as the weight of matrix
     products becomes `!stem.packed`, through calls too; the loader packs it
     once. A tied embedding reads the packed form as well; a matrix that is also
-    read otherwise is loaded in both forms. Matrices that are not parameters stay as they are.
+    read otherwise is loaded in both forms. Matrices that are not parameters
+    stay as they are.
+
+    ```mlir
+    %w = stem.param_load @w : tensor<1536x576xbf16>
+    %y = stem.linear %x, %w : tensor<?x576xbf16>, tensor<1536x576xbf16> -> tensor<?x1536xf32>
+    // becomes
+    %w = stem.param_load @w : !stem.packed<576x1536xbf16>
+    %y = stem.linear %x, %w : tensor<?x576xbf16>, !stem.packed<576x1536xbf16> -> tensor<?x1536xf32>
+    ```
 
     Runs after `stem-fuse-ffn` and `stem-specialize`, before `stem-bind-params`.
     NOTE: only f32 and bf16 matrices can be packed.
@@ -58,16 +87,36 @@ def StemBindParamsPass : Pass<"stem-bind-params", "::mlir::ModuleOp"> {
   let description = [{
     In each entry, `stem.param_load @p` becomes an argument with the attribute
     `stem.param = @p`, `stem.table_load @t` one with `stem.table = @t`; the
-    runtime binds them by the symbol's key. Loads outside entries are errors.
+    runtime binds them by the symbol's key. Entries become private: the
+    module's description names them, nothing links against them.
+
+    ```mlir
+    func.func @decode(%x: tensor<?x576xf32>) attributes {stem.entry} {
+      %w = stem.param_load @w : tensor<576xf32>
+      ...
+    // becomes
+    func.func private @decode(%x: tensor<?x576xf32>, %w: tensor<576xf32> {stem.param = @w})
+        attributes {stem.entry} {
+      ...
+    ```
+
+    Runs after `stem-pack-weights`, which decides the types of loads.
+
+    NOTE: loads outside entries are errors, and so are calls of entries.
   }];
 }
 
 def StemVerifySchedulePass : Pass<"stem-verify-schedule", "::mlir::ModuleOp"> {
   let summary = "Check that a module is ready for the structured phase";
   let description = [{
-    Ends the schedule phase: every function has `stem.tile`, no parameter is
-    loaded inside a function, lookups are fused or explicit. Reports every
-    offending op, then fails.
+    Ends the schedule phase. Reports every offending op, then fails.
+    Constraints: S1 functions hold what the graph phase allows and
+    `stem.fused_ffn`, but load no parameter or table; S2 every function has a
+    positive `stem.tile` and a body.
+
+    The host compiles entries: a module for it has at least one function with
+    `stem.entry` and `stem.tile`; an entry's arguments with dynamic rows have
+    `stem.rows`, and the one that takes a result is marked `stem.output`.
   }];
 }
 

@@ -21,8 +21,18 @@ def StemSplitAttentionPass : Pass<"stem-split-attention", "::mlir::func::FuncOp"
     Pattern: attention(q, k, v, cache) -> kv_append(k, v, cache); attend(q,
     cache). All tokens of a step must be in the cache before any of them
     attends, so tiling cuts its loops between the two.
+
+    ```mlir
+    %a = stem.attention %q, %k, %v at %p of %s cache %c[%l] {head_dim = 64 : i64, scale = 0.125 : f64} : ...
+    // becomes
+    stem.kv_append %k, %v at %p of %s in %c[%l] : ...
+    %a = stem.attend %q at %p of %s cache %c[%l] {head_dim = 64 : i64, kv_heads = 3 : i64, scale = 0.125 : f64} : ...
+    ```
+
+    Runs first in the structured phase, before both tiling passes.
+
     NOTE: attention without a cache is not lowered to the host; the
-    interpreter runs it.
+    interpreter runs it. Queries, keys and values have one type, f32 or bf16.
   }];
 }
 
@@ -32,12 +42,35 @@ def StemTileTokensPass : Pass<"stem-tile-tokens", "::mlir::func::FuncOp"> {
     In a function with `stem.tile = N`, N > 1, each maximal run of tokenwise
     ops becomes one `scf.forall` over tiles of N tokens, and the ops inside
     work on tensors with N rows. A run ends where an op needs every tile of an
-    earlier one: `stem.attend` after `stem.kv_append`. A result that is
-    returned is built in the argument that it replaces (the residual stream)
-    or in the argument marked `stem.output`.
+    earlier one: `stem.attend` after `stem.kv_append`, or an op that reads a
+    result whole. A result that is returned is built in the argument marked
+    `stem.output`, or in the argument that it replaces (the residual stream).
 
-    Runs after `stem-split-attention`. The number of tokens is a multiple of N
-    at run time; entries check it.
+    ```mlir
+    func.func @layer(%x: tensor<?x576xf32>, %n: tensor<576xf32>) -> tensor<?x576xf32>
+        attributes {stem.tile = 64 : i64} {
+      %h = stem.rms_norm %x, %n {eps = 1.0e-5 : f64} : ...
+      %y = arith.addf %h, %x : tensor<?x576xf32>
+      return %y : tensor<?x576xf32>
+    }
+    // becomes
+      %y = scf.forall (%i) in (%tiles) shared_outs(%out = %x) -> (tensor<?x576xf32>) {
+        %at = arith.muli %i, %c64 : index
+        %tile = tensor.extract_slice %out[%at, 0] [64, 576] [1, 1] : ...
+        %h = stem.rms_norm %tile, %n {eps = 1.0e-5 : f64} : ...
+        %sum = arith.addf %h, %tile : tensor<64x576xf32>
+        scf.forall.in_parallel {
+          tensor.parallel_insert_slice %sum into %out[%at, 0] [64, 576] [1, 1] : ...
+        }
+      }
+    ```
+
+    Runs after `stem-split-attention` and before `stem-to-linalg`.
+
+    NOTE: the number of tokens is a multiple of N at run time (entries check
+    it), and the same for all token operands of a function. Functions of
+    several blocks, dynamic columns, and a static number of tokens that N does
+    not divide are errors.
   }];
   let dependentDialects = structuredDialects;
 }
@@ -46,9 +79,28 @@ def StemTileColumnsPass : Pass<"stem-tile-columns", "::mlir::func::FuncOp"> {
   let summary = "Run matrix products panel by panel";
   let description = [{
     In a function with `stem.tile = 1` (few tokens, as in decoding) the weights
-    are what costs: each matrix product becomes an `scf.forall` over blocks of
-    64 output columns, attention one over tokens and key-value heads. Other
-    ops stay whole.
+    are what costs: each product with a packed matrix becomes an `scf.forall`
+    over blocks of 64 output columns, attention one over tokens and key-value
+    heads. Other ops stay whole. A returned result is built in an argument, as
+    in `stem-tile-tokens`.
+
+    ```mlir
+    %y = stem.linear %x, %w : tensor<?x576xf32>, !stem.packed<576x1536xf32> -> tensor<?x1536xf32>
+    // becomes
+    %y = scf.forall (%i) in (24) shared_outs(%out = %empty) -> (tensor<?x1536xf32>) {
+      %n = arith.muli %i, %c64 : index
+      %block = tensor.extract_slice %out[0, %n] [%tokens, 64] [1, 1] : ...
+      %product = stem.packed_matmul %x, %w[%c0, %n] into %block : ...
+      scf.forall.in_parallel {
+        tensor.parallel_insert_slice %product into %out[0, %n] [%tokens, 64] [1, 1] : ...
+      }
+    }
+    ```
+
+    Runs after `stem-split-attention` and before `stem-to-linalg`, which lowers
+    products with matrices that are not packed.
+
+    NOTE: dynamic columns are errors.
   }];
   let dependentDialects = structuredDialects;
 }
@@ -61,6 +113,28 @@ def StemToLinalgPass : Pass<"stem-to-linalg", "::mlir::func::FuncOp"> {
     others), and loops. The gated FFNs run over blocks of `d_ff`: gate into a
     tile that stays in cache, SiLU times rows in place, down accumulates; the
     product never has more columns than `stem-ffn-block`.
+
+    ```mlir
+    %y = stem.fused_ffn %x gate %g rows %rows[%index] down %d : (tensor<64x576xf32>, ...
+    // becomes
+    %y = scf.for %f = %c0 to %c1536 step %c512 iter_args(%acc = %zeros) -> (tensor<64x576xf32>) {
+      %gate = stem.packed_matmul %x, %g[%c0, %f] into %empty : ... -> tensor<64x512xf32>
+      %block = tensor.extract_slice %rows[0, %f] [%count, 512] [1, 1] : ...
+      %product = linalg.generic ... ins(%gate, %index) { SiLU(gate) * block[index] }
+      %sum = stem.packed_matmul accumulate %product, %d[%f, %c0] into %acc : ...
+      scf.yield %sum : tensor<64x576xf32>
+    }
+    ```
+
+    In an entry, arguments that are not outputs become read-only for
+    bufferization, and a returned value that no op builds in its `stem.output`
+    argument is copied there. What a block of an FFN takes is a remark of the
+    category `stem`.
+
+    Runs after the tiling passes, before bufferization.
+
+    NOTE: f64, attention on a dynamic number of tokens, and dynamic sizes other
+    than those of tokens and gathered rows are errors.
   }];
   let options = [
     Option<"ffnBlock", "stem-ffn-block", "int64_t", /*default=*/"512",
@@ -69,14 +143,19 @@ def StemToLinalgPass : Pass<"stem-to-linalg", "::mlir::func::FuncOp"> {
            /*default=*/"1024",
            "Largest number of vocabulary columns of one block of a loss.">
   ];
-  let dependentDialects = structuredDialects;
+  let dependentDialects =
+      structuredDialects # ["::mlir::bufferization::BufferizationDialect"];
 }
 
 def StemVerifyStructuredPass : Pass<"stem-verify-structured", "::mlir::ModuleOp"> {
   let summary = "Check that a module is ready for bufferization";
   let description = [{
-    Ends the structured phase: linalg, tensor, scf, arith, math and the
-    schedule ops of stem on tensors. Reports every other op, then fails.
+    Ends the structured phase: linalg, tensor, scf, scalar arith and math, and
+    of stem `param`, `table`, `table_rows`, `packed_matmul`, `packed_gather`,
+    `kv_append` and `kv_page`, on tensors. Reports every other op, then fails.
+    Bodies of linalg ops are not looked into.
+
+    Runs after `stem-to-linalg` and `convert-elementwise-to-linalg`.
   }];
 }
 

@@ -213,11 +213,11 @@ static void make_tensor(stem_context *context, const stem_module *module,
 }
 
 static void print_output(const stem_tensor *tensor) {
-  int64_t columns = tensor->rank == 2 ? tensor->sizes[1] : 1;
-  for (int64_t row = 0; row < tensor->sizes[0]; ++row)
-    for (int64_t column = 0; column < columns; ++column)
-      printf("%.9g\n",
-             load(tensor->data, tensor->dtype, row * columns + column));
+  int64_t count = 1;
+  for (int32_t i = 0; i < tensor->rank; ++i)
+    count *= tensor->sizes[i];
+  for (int64_t i = 0; i < count; ++i)
+    printf("%.9g\n", load(tensor->data, tensor->dtype, i));
 }
 
 static void run(stem_context *context, const stem_module *module,
