@@ -222,6 +222,8 @@ def passes_run_alone():
                 runs = [l.split("RUN:", 1)[1] for l in file if "RUN:" in l]
             for command in re.split(r"[|;]|&&", " | ".join(runs)):
                 passes = re.findall(r"\s--?(stem-[a-z0-9-]+)", command)
+                passes += re.findall(r"[(,](stem-[a-z0-9-]+)(?=[{),])",
+                                     command)
                 if re.search(r"\bstem-opt\b", command) and len(passes) == 1:
                     names.add(passes[0])
     return names
