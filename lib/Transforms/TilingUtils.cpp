@@ -56,6 +56,9 @@ LogicalResult stem::verifyTokenShapes(TokenwiseOpInterface op) {
                                   "gather from may be dynamic";
     if (!hasTokens)
       return success();
+    if (llvm::is_contained(tensor.getShape(), 0))
+      return op->emitOpError()
+             << "has an operand or result without elements, " << tensor;
     if (tokens && *tokens != tensor.getDimSize(0))
       return op->emitOpError("has a number of tokens that is static in one "
                              "operand or result and dynamic in another; cast "

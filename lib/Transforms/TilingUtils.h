@@ -20,7 +20,8 @@ using SliceRange = std::pair<mlir::OpFoldResult, mlir::OpFoldResult>;
 
 /// Reports what keeps a tokenwise op on tensors from being lowered: a dynamic
 /// size other than the number of tokens (or of the rows that it gathers from),
-/// or a number of tokens that is static in one place and dynamic in another.
+/// no elements, or a number of tokens that is static in one place and dynamic
+/// in another.
 mlir::LogicalResult verifyTokenShapes(TokenwiseOpInterface op);
 
 /// `source[offset : offset + size]` in every dimension, stride 1.

@@ -58,7 +58,7 @@ LogicalResult verifyLowerable(Operation *op) {
                              "does");
   if (auto attend = dyn_cast<AttendOp>(op)) {
     RankedTensorType type = attend.getQ().getType();
-    if (type.isDynamicDim(0) || type.getDimSize(0) == 0)
+    if (type.isDynamicDim(0))
       return op->emitOpError("has no fixed number of tokens; run "
                              "stem-tile-tokens or stem-tile-columns first");
     if (!type.getElementType().isF32() && !type.getElementType().isBF16())

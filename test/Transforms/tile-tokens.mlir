@@ -151,3 +151,13 @@ func.func @static_and_dynamic(%x: tensor<?x32xf32>, %w: tensor<32xf32>) -> tenso
   %0 = stem.rms_norm %x, %w {eps = 1.0e-5 : f64} : tensor<?x32xf32>, tensor<32xf32> -> tensor<64x32xf32>
   return %0 : tensor<64x32xf32>
 }
+
+// -----
+
+func.func @nothing(%x: tensor<0x8xf32>, %y: tensor<?x0xf32>, %w: tensor<8x8xf32>, %v: tensor<8x0xf32>) attributes {stem.tile = 64 : i64} {
+  // expected-error @+1 {{'stem.linear' op has an operand or result without elements, 'tensor<0x8xf32>'}}
+  %0 = stem.linear %x, %w : tensor<0x8xf32>, tensor<8x8xf32> -> tensor<0x8xf32>
+  // expected-error @+1 {{'stem.linear' op has an operand or result without elements, 'tensor<?x0xf32>'}}
+  %1 = stem.linear %y, %v : tensor<?x0xf32>, tensor<8x0xf32> -> tensor<?x8xf32>
+  return
+}
