@@ -182,8 +182,11 @@ void Bench::start(Subject &subject) {
   options.maxPositions =
       std::max(arguments.promptTokens, arguments.decodeTokens);
   options.maxStepTokens = std::max<int64_t>(2048, arguments.promptTokens);
-  subject.coldCompile =
-      Engine::create(subject.checkpoint, options)->report().compileSeconds;
+  {
+    const Heartbeat heartbeat("compiling into an empty cache");
+    subject.coldCompile =
+        Engine::create(subject.checkpoint, options)->report().compileSeconds;
+  }
   options.onPlan = nullptr;
   options.dumpDirectory.clear();
   resetPeakMemory();

@@ -307,7 +307,11 @@ void Generation::generate() {
     active.push_back(static_cast<int32_t>(i));
   const size_t vocab = static_cast<size_t>(engine->vocabSize());
   const Stopwatch decodeWatch;
+  // Text that comes as it is made needs no other sign of progress.
+  Progress progress("generate",
+                    streams() ? 0 : static_cast<double>(arguments.count));
   for (int64_t step = 0; step < arguments.count && !active.empty(); ++step) {
+    progress.update(static_cast<double>(step));
     if (step > 0) {
       logits = next(active);
       decodedTokens += active.size();

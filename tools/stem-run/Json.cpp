@@ -18,9 +18,34 @@ Json stem::resultObject(const std::string &command) {
   return {{"schema", fmt::format("stem.{}/1", command)}};
 }
 
+/// Objects and lists of them are indented; a list of numbers is one line.
+static void writeJson(const Json &json, size_t indent, std::string &out) {
+  const bool isOpen =
+      !json.empty() &&
+      (json.is_object() || (json.is_array() && json.front().is_structured() &&
+                            !json.front().empty()));
+  if (!isOpen) {
+    out += json.dump(-1, ' ', false, Json::error_handler_t::replace);
+    return;
+  }
+  out += json.is_object() ? "{" : "[";
+  const char *separator = "\n";
+  for (const auto &item : json.items()) {
+    out += separator + std::string(indent + 2, ' ');
+    if (json.is_object())
+      out += Json(item.key())
+                 .dump(-1, ' ', false, Json::error_handler_t::replace) +
+             ": ";
+    writeJson(item.value(), indent + 2, out);
+    separator = ",\n";
+  }
+  out += "\n" + std::string(indent, ' ') + (json.is_object() ? "}" : "]");
+}
+
 void stem::printJson(const Json &json) {
-  const std::string text =
-      json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  std::string text;
+  writeJson(json, 0, text);
+  text += "\n";
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() ||
       std::fflush(stdout) != 0)
     fail("cannot write to standard output");
