@@ -116,9 +116,14 @@ class EvalTest(ModelTest):
             tokens += a["scored_tokens"]
         ratio = math.exp(difference / tokens)
         self.assertAlmostEqual(result["perplexity_ratio"], ratio, delta=1e-4)
+        # A ratio estimate over three documents: Student's t with 2 degrees.
+        mean = difference / tokens
+        squares = sum((a["nll"] - b["nll"] - mean * a["scored_tokens"]) ** 2
+                      for a, b in zip(own["files"], base["files"]))
+        half = 4.303 * math.sqrt(squares * 3 / 2) / tokens
         low, high = result["perplexity_ratio_interval"]
-        self.assertLess(low, ratio)
-        self.assertLess(ratio, high)
+        self.assertAlmostEqual(low, math.exp(mean - half), delta=1e-3)
+        self.assertAlmostEqual(high, math.exp(mean + half), delta=1e-3)
         self.assertGreater(result["mean_kl"], 0)
 
     def test_empty_batches(self):
