@@ -13,6 +13,8 @@ Load a folder that holds this file with trust_remote_code=True:
     AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True)
 """
 
+import dataclasses
+
 import torch
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
@@ -20,6 +22,11 @@ from transformers.configuration_utils import PretrainedConfig
 from transformers.generation import GenerationMixin
 from transformers.modeling_outputs import CausalLMOutputWithPast
 from transformers.modeling_utils import PreTrainedModel
+
+# The cache's name as an argument, which forward passes on, and in the outputs;
+# releases of the library differ.
+CACHE_KEY = ("cache" if "cache" in {field.name for field in dataclasses.fields(
+    CausalLMOutputWithPast)} else "past_key_values")
 
 SECTION_VERSION = 1
 SECTION_KEYS = {"version", "base", "layers", "rank", "select", "row_dtype",
@@ -125,6 +132,9 @@ class StemLlamaForCausalLM(PreTrainedModel, GenerationMixin):
         self.vocab_size = config.vocab_size
         self.token_ids = TokenIds()
         for index in config.stem["layers"]:
+            if not 0 <= index < len(self.model.layers):
+                raise ValueError(f"stem.layers: there is no layer {index} among"
+                                 f" {len(self.model.layers)}")
             layer = self.model.layers[index]
             layer.mlp = StemMLP(layer.mlp, config.vocab_size, self.token_ids)
         self.post_init()
@@ -155,13 +165,11 @@ class StemLlamaForCausalLM(PreTrainedModel, GenerationMixin):
                                   "vocabulary; resizing it is not supported")
 
     def forward(self, input_ids=None, attention_mask=None, position_ids=None,
-                past_key_values=None, inputs_embeds=None, labels=None,
-                use_cache=None, logits_to_keep=0, return_dict=None, **kwargs):
+                inputs_embeds=None, labels=None, use_cache=None,
+                logits_to_keep=0, return_dict=None, **kwargs):
         if input_ids is None or inputs_embeds is not None:
             raise ValueError("a STEM model looks rows up by token id: call it "
                              "with input_ids, without inputs_embeds")
-        if past_key_values is not None:  # later versions say "cache"
-            kwargs["past_key_values"] = past_key_values
         self.token_ids.ids = input_ids
         try:
             outputs = self.model(
@@ -178,10 +186,10 @@ class StemLlamaForCausalLM(PreTrainedModel, GenerationMixin):
         loss = None
         if labels is not None:
             loss = self.loss_function(logits=logits, labels=labels,
-                                      vocab_size=self.vocab_size)
+                                      vocab_size=self.vocab_size, **kwargs)
         result = CausalLMOutputWithPast(
             loss=loss, logits=logits,
-            past_key_values=outputs.get("past_key_values"),
             hidden_states=outputs.get("hidden_states"),
-            attentions=outputs.get("attentions"))
+            attentions=outputs.get("attentions"),
+            **{CACHE_KEY: outputs.get(CACHE_KEY)})
         return result.to_tuple() if return_dict is False else result
