@@ -1,0 +1,195 @@
+#!/usr/bin/env python3
+# Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Converted folders in the transformers library, through the modeling file that
+lies in them: the same logits, batches, padding, generation, and refusals."""
+
+import gc
+import json
+import os
+import shutil
+import sys
+
+import torch
+from safetensors import safe_open
+from transformers import AutoConfig, AutoModelForCausalLM
+
+import accuracy
+import common
+
+MODELING = os.path.join(common.ROOT, "tools", "stem-run", "resources",
+                        "modeling_stem_llama.py")
+IDS = torch.tensor([[504, 2520, 314, 253, 655, 28, 216, 788] * 4,
+                    [19, 18, 4000, 49000, 11, 7, 1234, 42] * 4])
+
+
+def load(folder, **options):
+    return AutoModelForCausalLM.from_pretrained(
+        folder, trust_remote_code=True, dtype=torch.float32, **options).eval()
+
+
+def raises(error, function):
+    """The error's text where `function` raises it, else None."""
+    try:
+        function()
+    except error as caught:
+        return str(caught)
+    return None
+
+
+def relative_gap(ours, theirs):
+    return ((ours - theirs).abs().max() / theirs.abs().max()).item()
+
+
+def golden_folder():
+    """The small reference model as a folder that transformers can load."""
+    folder = os.path.join(common.RESULTS, "golden-stem")
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(os.path.join(common.GOLDEN, "stem_llama"), folder)
+    shutil.copy(MODELING, folder)
+    path = os.path.join(folder, "config.json")
+    with open(path, encoding="utf-8") as file:
+        config = json.load(file)
+    config["auto_map"] = {
+        "AutoConfig": "modeling_stem_llama.StemLlamaConfig",
+        "AutoModelForCausalLM": "modeling_stem_llama.StemLlamaForCausalLM"}
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(config, file, indent=2)
+    return folder
+
+
+def check_golden(results):
+    folder = golden_folder()
+    with safe_open(os.path.join(folder, "golden.safetensors"), "pt") as file:
+        golden = {key: file.get_tensor(key) for key in file.keys()}
+    model = load(folder)
+    logits = model(golden["input_ids"]).logits
+    gap = (logits - golden["logits"]).abs().max().item()
+    results.add("golden stem_llama: logits, largest difference", gap,
+                "at most 1e-5", gap <= 1e-5)
+    loss = torch.nn.functional.cross_entropy(
+        logits.flatten(0, 1), golden["labels"].flatten(), ignore_index=-100)
+    loss.backward()
+    gaps = [(parameter.grad - golden[f"grad.{name}"]).abs().max().item()
+            for name, parameter in model.named_parameters()]
+    results.add(f"golden stem_llama: gradients of {len(gaps)} tensors, "
+                "largest difference", max(gaps), "at most 1e-5",
+                max(gaps) <= 1e-5)
+    with torch.inference_mode():
+        made = model.generate(golden["prompt_ids"][None], do_sample=False,
+                              max_new_tokens=12, eos_token_id=-1)
+    same = made[0, -12:].tolist() == golden["greedy_ids"].tolist()
+    results.add("golden stem_llama: greedy ids equal", same, "True", same)
+    saved = os.path.join(common.RESULTS, "golden-saved")
+    shutil.rmtree(saved, ignore_errors=True)
+    model.save_pretrained(saved)
+    with torch.inference_mode():
+        again = load(saved)(golden["input_ids"]).logits
+    same = torch.equal(again, logits)
+    results.add("golden stem_llama: saved and loaded again, equal logits",
+                same, "True", same)
+
+
+def check_logits(results, model, folder, name):
+    ours = accuracy.our_logits(folder, IDS, "--dtype=f32")
+    gap = relative_gap(ours, model(IDS).logits)
+    results.add(f"{name}: logits f32 relative to the largest, difference", gap,
+                "at most 2e-3", gap <= 2e-3,
+                "stem-run eval --input-ids --logits-out --dtype=f32")
+
+
+def fed_lengths(model, prompt, options):
+    """Tokens that the decoder sees at once during generate."""
+    lengths = set()
+    hook = model.model.register_forward_pre_hook(
+        lambda _, args, kwargs: lengths.add(kwargs["input_ids"].shape[1]),
+        with_kwargs=True)
+    model.generate(prompt[None], attention_mask=torch.ones_like(prompt)[None],
+                   **options)
+    hook.remove()
+    return lengths
+
+
+def check_use(results, model, folder, name):
+    """Batches, padding on the left, generation, and what must raise."""
+    both = model(IDS).logits
+    gap = max(relative_gap(both[b:b + 1], model(IDS[b:b + 1]).logits)
+              for b in range(2))
+    results.add(f"{name}: batch of 2 against single rows, difference", gap,
+                "at most 1e-5", gap <= 1e-5)
+
+    short, pad = IDS[1, :20], 6
+    padded = torch.stack([IDS[0, :20 + pad],
+                          torch.cat([torch.full((pad,), 2), short])])
+    mask = torch.ones_like(padded)
+    mask[1, :pad] = 0
+    options = {"do_sample": False, "max_new_tokens": 12, "min_new_tokens": 12}
+    made = model.generate(padded, attention_mask=mask, **options)[:, -12:]
+    singles = torch.cat([
+        model.generate(row[None], attention_mask=torch.ones_like(row)[None],
+                       **options)[:, -12:] for row in (padded[0], short)])
+    same = torch.equal(made, singles)
+    results.add(f"{name}: generate with left padding equals single prompts",
+                same, "True", same)
+    lengths = fed_lengths(model, short, options)
+    results.add(f"{name}: generate feeds one token after the prompt",
+                lengths == {20, 1}, "True", lengths == {20, 1})
+    uncached = model.generate(short[None], use_cache=False, **options,
+                              attention_mask=torch.ones_like(short)[None])
+    same = torch.equal(uncached[:, -12:], singles[1:])
+    results.add(f"{name}: generate without the cache gives the same ids", same,
+                "True", same)
+    ours = common.stem_run(
+        "generate", folder, "--dtype=f32", "-n12", "--ignore-end",
+        "--prompt-ids=" + ",".join(map(str, short.tolist())))["ids"]
+    theirs = model.generate(short[None], do_sample=False, max_new_tokens=12,
+                            attention_mask=torch.ones_like(short)[None],
+                            eos_token_id=-1)[0, -12:].tolist()
+    results.add(f"{name}: greedy ids equal those of stem-run",
+                ours == theirs, "True", ours == theirs,
+                "stem-run generate -n12 --dtype=f32")
+
+    embedded = model.get_input_embeddings()(IDS)
+    for what, call in (
+            ("inputs_embeds alone", lambda: model(inputs_embeds=embedded)),
+            ("generate from inputs_embeds",
+             lambda: model.generate(inputs_embeds=embedded,
+                                    max_new_tokens=1))):
+        said = raises(ValueError, call)
+        results.add(f"{name}: {what} raises", said is not None, "True",
+                    said is not None, message=said)
+
+
+def check_refusal(results, folder, name):
+    """Without remote code there is no model, rather than one of random rows."""
+    for loader in (AutoConfig, AutoModelForCausalLM):
+        said = raises(ValueError, lambda: loader.from_pretrained(
+            folder, trust_remote_code=False))
+        results.add(f"{name}: {loader.__name__} without remote code refuses",
+                    said is not None, "True", said is not None, message=said)
+
+
+def main():
+    args = common.arguments(__doc__).parse_args()
+    torch.set_num_threads(common.THREADS)
+    os.environ.setdefault("HF_MODULES_CACHE",
+                          os.path.join(common.RESULTS, "modules"))
+    results = common.Results("modeling")
+    check_golden(results)
+    for init in ("row-mean",) if args.quick else ("row-mean", "embedding"):
+        folder = common.converted(init)
+        model = load(folder)
+        with torch.inference_mode():
+            check_logits(results, model, folder, init)
+            if init == "row-mean":
+                check_use(results, model, folder, init)
+        check_refusal(results, folder, init)
+        del model
+        gc.collect()
+    shutil.rmtree(os.path.join(common.RESULTS, "smollm2-embedding"),
+                  ignore_errors=True)
+    sys.exit(0 if results.write() else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,211 @@
+#!/usr/bin/env python3
+# Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Prefill and decode of a model of SmolLM2-135M's shape, stem-run and PyTorch
+measured in turns: each side is a process that waits to be told when to run.
+
+The ratio of a pair is PyTorch's time by ours; quoted are the median of the
+pairs and its 95 % interval from order statistics."""
+
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+
+import common
+
+STEM_LAYERS = ",".join(str(layer) for layer in range(2, 30, 3))
+PROMPT_TOKENS, DECODE_TOKENS = 2048, 32
+# Both OpenMP runtimes spin after a parallel region, this one's 0.2 s; the next
+# side starts when they sleep.
+SETTLE_SECONDS = 0.3
+LEAST_PAIRS = 6  # fewer have no 95 % interval
+
+
+class Side:
+    """A process that measures once for each line that it is sent."""
+
+    def __init__(self, name, line):
+        self.name = name
+        self.seconds = {"prefill": [], "decode": []}
+        environment = dict(os.environ, OMP_NUM_THREADS=str(common.THREADS))
+        for variable in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"):
+            environment.pop(variable, None)
+        log = os.path.join(common.RESULTS, f"speed-{name}.log")
+        self.log = open(log, "w", encoding="utf-8")
+        self.process = subprocess.Popen(
+            line, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=self.log, text=True, env=environment)
+
+    def ask(self, what):
+        try:
+            self.process.stdin.write(what + "\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            sys.exit(f"{self.name} ended: see {self.log.name}")
+
+    def answer(self):
+        line = self.process.stdout.readline()
+        if not line:
+            sys.exit(f"{self.name} ended: see {self.log.name}")
+        return json.loads(line)["seconds"]
+
+    def measure(self, what):
+        self.ask(what)
+        seconds = self.answer()
+        time.sleep(SETTLE_SECONDS)
+        return seconds
+
+    def close(self):
+        """What it prints at the end of its input."""
+        rest, _ = self.process.communicate()
+        self.log.close()
+        if self.process.returncode != 0:
+            sys.exit(f"{self.name} failed: see {self.log.name}")
+        return rest
+
+
+def our_side(name, folder, dtype):
+    return Side(name, common.command(
+        "bench", folder, "--paced", "--json", f"--dtype={dtype}",
+        f"--prompt-tokens={PROMPT_TOKENS}", f"--decode-tokens={DECODE_TOKENS}"))
+
+
+def torch_side(name, dtype, stem, *options):
+    here = os.path.dirname(os.path.abspath(__file__))
+    return Side(name, [
+        sys.executable, os.path.join(here, "torch_worker.py"),
+        f"--dtype={dtype}", f"--stem-layers={STEM_LAYERS if stem else ''}",
+        f"--prompt-tokens={PROMPT_TOKENS}", f"--decode-tokens={DECODE_TOKENS}",
+        f"--threads={common.THREADS}", *options])
+
+
+def median_interval(values):
+    """Two-sided, 95 % at least: the k-th value from both ends."""
+    values, n = sorted(values), len(values)
+    below, k = 0.0, 0
+    while k < n // 2:
+        below += math.comb(n, k) / 2 ** n
+        if below > 0.025:
+            break
+        k += 1
+    return [values[k - 1], values[n - k]] if k > 0 else None
+
+
+def clock():
+    return time.strftime("%H:%M:%S")
+
+
+@dataclass
+class Budget:
+    pairs: int
+    seconds: float
+
+
+def measure_in_turns(what, sides, budget):
+    """Once untimed each, all at a time, for compiling; once untimed in turn;
+    then rounds through all sides."""
+    for side in sides:
+        side.ask(what)
+    for side in sides:
+        side.answer()
+    print(f"{what}: started, {clock()}", flush=True)
+    for side in sides:
+        side.measure(what)
+    start = time.monotonic()
+    for pair in range(budget.pairs):
+        spent = time.monotonic() - start
+        if pair >= LEAST_PAIRS and spent > budget.seconds:
+            break
+        for side in sides:
+            side.seconds[what].append(side.measure(what))
+    print(f"{what}: {len(sides[0].seconds[what])} rounds of "
+          f"{', '.join(side.name for side in sides)}, {clock()}", flush=True)
+
+
+def add_ratio(results, what, ours, theirs, tokens, target=None, share=None):
+    """`target` is a ratio, `share` (name, value, bound) what may be reached in
+    its place."""
+    kind = what.split()[0]
+    pairs = [b / a for a, b in zip(ours.seconds[kind], theirs.seconds[kind])]
+    ratio = statistics.median(pairs)
+    bound, met = None, None
+    if target:
+        bound = f"at least {target}, or {share[2]:.0%} of the {share[0]}"
+        met = ratio >= target or share[1] >= share[2]
+    results.add(
+        what, ratio, bound, met, "bench/peers/speed.py",
+        interval=median_interval(pairs), pairs=len(pairs),
+        our_tokens_per_second=tokens / statistics.median(ours.seconds[kind]),
+        their_tokens_per_second=tokens
+        / statistics.median(theirs.seconds[kind]),
+        **({"share_of": share[0], "share": share[1]} if share else {}))
+
+
+def compare(results, dtype, prefill, decode):
+    """One type: dense and STEM, eager and (bf16) compiled."""
+    models = {"dense": common.imported("bf16"),
+              "stem": common.converted("row-mean")}
+    ours, eager, compiled = {}, {}, {}
+    for name, folder in models.items():
+        stem = name == "stem"
+        ours[name] = our_side(f"ours-{name}-{dtype}", folder, dtype)
+        # Alone: it measures the machine when it starts.
+        ours[name].measure("prefill")
+        eager[name] = torch_side(f"eager-{name}-{dtype}", dtype, stem)
+        if dtype == "bf16":
+            compiled[name] = torch_side(f"compiled-{name}-{dtype}", dtype,
+                                        stem, "--compile")
+    order = [group[name] for name in models
+             for group in (ours, compiled, eager) if name in group]
+    measure_in_turns("prefill", order, prefill)
+    measure_in_turns("decode", [group[name] for name in models
+                                for group in (ours, eager)], decode)
+    # The matrix rate is measured again at the end: the others sleep by then.
+    reports = {name: json.loads(side.close()) for name, side in ours.items()}
+    for side in (*eager.values(), *compiled.values()):
+        side.close()
+
+    for name in models:
+        model = reports[name]["models"][0]
+        matrix = model["prefill_share_of_matrix_rate"]
+        if dtype == "bf16":
+            add_ratio(results, f"prefill bf16 {name} / compiled", ours[name],
+                      compiled[name], PROMPT_TOKENS, 1.6,
+                      ("matrix rate", matrix, 0.8))
+            add_ratio(results, f"prefill bf16 {name} / eager", ours[name],
+                      eager[name], PROMPT_TOKENS)
+        else:
+            add_ratio(results, f"prefill f32 {name} / eager", ours[name],
+                      eager[name], PROMPT_TOKENS, 1.15,
+                      ("matrix rate", matrix, 0.9))
+        read = model["decode_share_of_read_bandwidth"]
+        add_ratio(results, f"decode {dtype} {name} / eager", ours[name],
+                  eager[name], DECODE_TOKENS, 2 if dtype == "bf16" else None,
+                  ("read bandwidth", read, 0.8))
+    add_ratio(results, f"prefill {dtype}: STEM / our own dense", ours["stem"],
+              ours["dense"], PROMPT_TOKENS)
+    return reports
+
+
+def main():
+    parser = common.arguments(__doc__)
+    parser.add_argument("--strict", action="store_true",
+                        help="fail where a ratio is short of its bound")
+    args = parser.parse_args()
+    results = common.Results("speed")
+    pairs = LEAST_PAIRS if args.quick else 15
+    reports = {"bf16": compare(results, "bf16", Budget(pairs, 240),
+                               Budget(pairs, 60)),
+               "f32": compare(results, "f32", Budget(pairs, 150),
+                              Budget(pairs, 90))}
+    met = results.write(bench=reports)
+    sys.exit(1 if args.strict and not met else 0)
+
+
+if __name__ == "__main__":
+    main()
