@@ -9,6 +9,7 @@
 
 #include "stem/Support/Error.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
@@ -68,9 +69,13 @@ void MappedFile::release(std::span<const std::byte> part) const {
   if (part.empty() || part.data() < start ||
       part.data() + part.size() > start + size)
     return;
-  const size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
-  const size_t first = (part.data() - start) / page * page;
-  const size_t end = part.data() - start + part.size();
+  // Outward to where a fault may have mapped pages: around it, and the whole of
+  // a large folio. Who still reads there faults them in again.
+  constexpr size_t window = 2 << 20;
+  const size_t offset = static_cast<size_t>(part.data() - start);
+  const size_t first = offset / window * window;
+  const size_t end =
+      std::min(size, (offset + part.size() + window - 1) / window * window);
   ::madvise(const_cast<std::byte *>(start) + first, end - first, MADV_DONTNEED);
 }
 

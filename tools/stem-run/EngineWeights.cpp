@@ -96,6 +96,7 @@ void loadPacked(const TensorSource &source, const TensorInfo &info,
     packWeight(target, first, count, {data, target.dtype, target.k});
     source.release(info.name, first, count);
   });
+  source.release(info.name);
 }
 
 /// Reads rows as they are laid out, converted to `dtype`.
@@ -117,6 +118,7 @@ void loadPlain(const TensorSource &source, const TensorInfo &info,
       source.readRaw(info.name, first, count, out);
     source.release(info.name, first, count);
   });
+  source.release(info.name);
 }
 
 } // namespace
