@@ -16,6 +16,7 @@
 #include "Progress.h"
 #include "Statistics.h"
 #include "stem/Runtime/Arena.h"
+#include "stem/Runtime/Context.h"
 #include "stem/Runtime/Machine.h"
 #include "stem/Runtime/Philox.h"
 #include "stem/Support/Format.h"
@@ -149,7 +150,7 @@ private:
   const BenchArguments &arguments;
   int64_t repeat;
   std::vector<Subject> subjects;
-  ContextHandle context;
+  ContextPtr context;
   std::array<double, 2> matrixRates = {}; ///< f32, bf16
   double bandwidth = 0;
 };

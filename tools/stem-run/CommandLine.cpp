@@ -79,14 +79,6 @@ stem_isa stem::parseIsa(const std::string &name) {
   return name == "avx512bf16" ? STEM_ISA_AVX512_BF16 : STEM_ISA_NATIVE;
 }
 
-ContextHandle stem::createContext(int threads, stem_isa maxIsa) {
-  const stem_context_options options{sizeof(options), threads, maxIsa};
-  stem_context *context = nullptr;
-  if (stem_context_create(&options, &context) != STEM_OK)
-    fail("--threads={}: the threads cannot be started", threads);
-  return ContextHandle(context);
-}
-
 EngineOptions stem::engineOptions(const CompileArguments &arguments) {
   EngineOptions options;
   if (!arguments.dtype.empty())

@@ -65,16 +65,6 @@ void addThreadsOption(CLI::App &command, int &threads);
 
 stem_isa parseIsa(const std::string &name);
 
-struct ContextDeleter {
-  void operator()(stem_context *context) const {
-    stem_context_destroy(context);
-  }
-};
-using ContextHandle = std::unique_ptr<stem_context, ContextDeleter>;
-
-/// Threads for what a command computes itself.
-ContextHandle createContext(int threads, stem_isa maxIsa = STEM_ISA_NATIVE);
-
 /// The engine's options, all but the sizes. The plan is printed to standard
 /// error.
 EngineOptions engineOptions(const CompileArguments &arguments);

@@ -19,6 +19,7 @@
 #include "TableRows.h"
 #include "TensorCopy.h"
 #include "stem/Runtime/Arena.h"
+#include "stem/Runtime/Context.h"
 #include "stem/Support/Format.h"
 
 #include <algorithm>
@@ -247,7 +248,7 @@ void Convert::writeTable(uint64_t layer, stem_context *context,
 
 void Convert::run() {
   const Stopwatch watch;
-  const ContextHandle context = createContext(arguments.threads);
+  const ContextPtr context = createContext(arguments.threads);
   declareDense();
   declareTables();
   addModelFiles(writer, checkpoint, /*isStem=*/true);
