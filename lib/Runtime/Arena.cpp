@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <fstream>
 #include <string>
+#include <string_view>
 #include <sys/mman.h>
 
 using namespace stem;
@@ -20,16 +21,22 @@ namespace {
 
 constexpr int64_t hugePage = 2 << 20;
 
+/// The number that follows a word in a file; -1 when there is none.
+int64_t numberAfter(const char *path, std::string_view name) {
+  std::ifstream file(path);
+  for (std::string word; file >> word;) {
+    int64_t value = 0;
+    if (word == name && file >> value)
+      return value;
+  }
+  return -1;
+}
+
 /// The kB figure of a line "Name:   123 kB" of a file of /proc, in bytes; -1
 /// when there is none.
 int64_t procField(const char *path, const std::string &name) {
-  std::ifstream file(path);
-  for (std::string word; file >> word;) {
-    int64_t kilobytes = 0;
-    if (word == name + ":" && file >> kilobytes)
-      return kilobytes * 1024;
-  }
-  return -1;
+  int64_t kilobytes = numberAfter(path, name + ":");
+  return kilobytes < 0 ? -1 : kilobytes * 1024;
 }
 
 /// A file that holds one number; -1 for none or "max".
@@ -71,7 +78,11 @@ MemoryStatus stem::memoryStatus() {
   int64_t limit = numberIn("/sys/fs/cgroup/memory.max");
   int64_t used = numberIn("/sys/fs/cgroup/memory.current");
   if (limit >= 0 && used >= 0) {
-    int64_t left = std::max<int64_t>(0, limit - used);
+    // Pages of files count as used, but are given up when memory is short.
+    for (const char *files : {"active_file", "inactive_file"})
+      used -= std::max<int64_t>(
+          0, numberAfter("/sys/fs/cgroup/memory.stat", files));
+    int64_t left = std::clamp<int64_t>(limit - used, 0, limit);
     status.available =
         status.available < 0 ? left : std::min(status.available, left);
   }

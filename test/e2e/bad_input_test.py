@@ -143,6 +143,13 @@ class BadInputTest(ModelTest):
         self.assert_fails(["no tokenizer", "--prompt-ids"], "generate",
                           self.golden, "--prompt=hello")
 
+    def test_more_than_the_memory(self):
+        # Keys and values of a billion positions: 1.86 TB.
+        folder = self.changed_config(max_position_embeddings=2 ** 31 - 1)
+        self.assert_fails(["key-value cache up to 1.86 TB", "are available",
+                           "-n"], "generate", folder, "--prompt-ids=1,2",
+                          "-n", 2 ** 30)
+
     def test_tokenizer_larger_than_vocabulary(self):
         folder = self.copy_model()
         path = os.path.join(folder, "tokenizer.json")

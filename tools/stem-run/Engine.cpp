@@ -19,6 +19,7 @@
 #include "stem/Target/HostCompiler.h"
 
 #include "mlir/IR/MLIRContext.h"
+#include "llvm/Support/FileUtilities.h"
 
 #include <chrono>
 #include <map>
@@ -52,6 +53,21 @@ struct CacheDeleter {
 struct Step {
   std::vector<int32_t> ids, positions, sequences, labels, outputRows;
 
+  /// What an entry's argument of this name takes.
+  const std::vector<int32_t> &input(std::string_view name) const {
+    if (name == "ids")
+      return ids;
+    if (name == "positions")
+      return positions;
+    if (name == "sequences")
+      return sequences;
+    if (name == "labels")
+      return labels;
+    if (name == "output_rows")
+      return outputRows;
+    fail("the compiled module takes an input '{}', which a step does not have",
+         name);
+  }
   int64_t tokens() const { return static_cast<int64_t>(ids.size()); }
   bool empty() const { return ids.empty(); }
 
@@ -121,6 +137,7 @@ struct Engine::Impl {
   void chooseTypes();
   void compile(const Checkpoint &checkpoint);
   void plan();
+  void checkFits() const;
   void allocate(const Checkpoint &checkpoint);
   stem_kv_options cacheOptions() const;
   int64_t arenaBytes(const stem_entry &entry, int64_t tokens,
@@ -196,11 +213,9 @@ void Engine::Impl::compile(const Checkpoint &checkpoint) {
   compile.useCache = options.useCache;
   compile.dumpDirectory = options.dumpDirectory;
   HostCompileResult result = compileForHost(*ir, compile);
+  // What is loaded needs no name; what cannot be loaded is not left behind.
+  llvm::FileRemover remover(result.path.string(), result.isTemporary);
   module = std::make_unique<Module>(result.path.string(), context.get());
-  if (result.isTemporary) {
-    std::error_code ignored;
-    std::filesystem::remove(result.path, ignored);
-  }
   auto find = [&](const char *entry) {
     const stem_entry *found = module->find(entry);
     if (!found)
@@ -257,10 +272,27 @@ void Engine::Impl::plan() {
       {arenaBytes(*prefill, options.maxStepTokens, 1),
        arenaBytes(*score, options.maxStepTokens, 0),
        arenaBytes(*decode, options.maxSequences, options.maxSequences)});
-  report.plan.cache = options.maxSequences *
-                      kvSequenceBytes(cacheOptions(), options.maxPositions);
+  int64_t sequenceBytes = kvSequenceBytes(cacheOptions(), options.maxPositions);
+  if (__builtin_mul_overflow(options.maxSequences, sequenceBytes,
+                             &report.plan.cache))
+    fail("{}: a key-value cache of {} sequences of {} bytes has no size", name,
+         options.maxSequences, sequenceBytes);
   if (options.onPlan)
     options.onPlan(describePlan(report.plan));
+  checkFits();
+}
+
+/// Memory is given out before it is there: too much of it ends the process
+/// later, without a word.
+void Engine::Impl::checkFits() const {
+  int64_t available = memoryStatus().available;
+  if (available < 0 || report.plan.total() <= available)
+    return;
+  fail("{}: {}, but {} are available; --dtype=bf16 halves the weights and the "
+       "cache of f32, a shorter context (--ctx, -n) or fewer prompts make the "
+       "cache smaller",
+       name, describePlan(report.plan),
+       formatBytes(static_cast<double>(available)));
 }
 
 void Engine::Impl::allocate(const Checkpoint &checkpoint) {
@@ -343,7 +375,6 @@ void Engine::Impl::run(const stem_entry &entry, Step &step, float *output,
   std::vector<stem_tensor> arguments;
   for (int64_t i = 0; i < entry.argument_count; ++i) {
     const stem_argument &argument = entry.arguments[i];
-    std::string_view argumentName = argument.name;
     switch (argument.kind) {
     case STEM_ARG_PARAM:
       arguments.push_back(weights->tensor(argument));
@@ -358,12 +389,7 @@ void Engine::Impl::run(const stem_entry &entry, Step &step, float *output,
       arguments.push_back(floatTensor(output, outputRows, outputColumns));
       break;
     default:
-      arguments.push_back(
-          vectorTensor(argumentName == "ids"         ? step.ids
-                       : argumentName == "positions" ? step.positions
-                       : argumentName == "sequences" ? step.sequences
-                       : argumentName == "labels"    ? step.labels
-                                                     : step.outputRows));
+      arguments.push_back(vectorTensor(step.input(argument.name)));
     }
   }
   throwIfFailed(context.get(),
