@@ -66,7 +66,7 @@ std::string_view stem::isaName(stem_isa isa) {
   case STEM_ISA_AVX512:
     return "avx512";
   case STEM_ISA_AVX512_BF16:
-    return "avx512-bf16";
+    return "avx512bf16";
   case STEM_ISA_NATIVE:
     break;
   }

@@ -20,7 +20,7 @@
 
 namespace stem {
 
-/// The name of an instruction set: "avx512-bf16".
+/// The name of an instruction set, as --max-isa takes it: "avx512bf16".
 STEM_EXPORT std::string_view isaName(stem_isa isa);
 
 /// The best instruction set of this CPU that the kernels know; nothing below

@@ -63,7 +63,7 @@ TEST(Context, NullIsHarmless) {
 TEST(Context, NamesTheIsas) {
   EXPECT_EQ(isaName(STEM_ISA_AVX2), "avx2");
   EXPECT_EQ(isaName(STEM_ISA_AVX512), "avx512");
-  EXPECT_EQ(isaName(STEM_ISA_AVX512_BF16), "avx512-bf16");
+  EXPECT_EQ(isaName(STEM_ISA_AVX512_BF16), "avx512bf16");
   EXPECT_EQ(isaName(STEM_ISA_NATIVE), "native");
 }
 

@@ -71,7 +71,7 @@ TEST(Module, SaysWhatIsWrong) {
   expectContains(loadError(modulePath("OtherSize")),
                  "has ABI version 1 and a description of 8 bytes");
   expectContains(loadError(modulePath("OtherIsa"), STEM_ISA_AVX2),
-                 "needs avx512-bf16 but this context has avx2; compile it for "
+                 "needs avx512bf16 but this context has avx2; compile it for "
                  "this machine");
   expectContains(loadError(modulePath("Damaged")),
                  "is damaged: -1 entries and 1 tables");
