@@ -114,7 +114,7 @@ step "Report"
 python3 scripts/quickstart_report.py "$out" | tee "$out/report.txt"
 cat <<TEXT
 
-The tables start from the mean row of each layer's up-projection, which costs
-quality: docs/ says how to do better. Folders and figures are in $out;
+The tables start from the mean row of each layer's up-projection, which ruins
+the model: that is a start for training. Folders and figures are in $out;
 try: $run generate $stem --chat --prompt="..." -n 100
 TEXT
