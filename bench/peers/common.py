@@ -23,7 +23,7 @@ THREADS = 2
 def arguments(description):
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--quick", action="store_true",
-                        help="shorter texts, fewer pairs")
+                        help="shorter texts and prompts, fewer pairs")
     return parser
 
 

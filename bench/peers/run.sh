@@ -16,7 +16,7 @@ cores), and prints a table.
   accuracy  SmolLM2-135M: tokens, perplexity, logits, greedy continuations
   modeling  converted folders in transformers
   speed     prefill and decode, measured in turns; needs a quiet machine
-  --quick   shorter texts and fewer pairs
+  --quick   shorter texts, prompts of 512 tokens, fewer pairs: no final figures
   --strict  fails where a speed is short of its bound too
 
 Environment: STEM_RUN (stem-run on PATH or build/release/bin/stem-run),
@@ -43,6 +43,8 @@ done
 export STEM_PEERS_RESULTS=${STEM_PEERS_RESULTS:-$PWD/build/peers-results}
 venv=${STEM_PEERS_VENV:-$PWD/build/peers-venv}
 mkdir -p "$STEM_PEERS_RESULTS" || exit 1
+# Folders that an earlier stem-run made say nothing about this one.
+rm -rf "$STEM_PEERS_RESULTS"/smollm2-*
 
 if [ -z "${STEM_RUN:-}" ]; then
   STEM_RUN=$(PATH=$PATH:$PWD/build/release/bin command -v stem-run) || {

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import common
 
 STEM_LAYERS = ",".join(str(layer) for layer in range(2, 30, 3))
-PROMPT_TOKENS, DECODE_TOKENS = 2048, 32
+DECODE_TOKENS = 32
 # Both OpenMP runtimes spin after a parallel region, this one's 0.2 s; the next
 # side starts when they sleep.
 SETTLE_SECONDS = 0.3
@@ -69,18 +69,19 @@ class Side:
         return rest
 
 
-def our_side(name, folder, dtype):
+def our_side(name, folder, plan):
     return Side(name, common.command(
-        "bench", folder, "--paced", "--json", f"--dtype={dtype}",
-        f"--prompt-tokens={PROMPT_TOKENS}", f"--decode-tokens={DECODE_TOKENS}"))
+        "bench", folder, "--paced", "--json", f"--dtype={plan.dtype}",
+        f"--prompt-tokens={plan.prompt}", f"--decode-tokens={DECODE_TOKENS}"))
 
 
-def torch_side(name, dtype, stem, *options):
+def torch_side(name, stem, plan, *options):
     here = os.path.dirname(os.path.abspath(__file__))
     return Side(name, [
         sys.executable, os.path.join(here, "torch_worker.py"),
-        f"--dtype={dtype}", f"--stem-layers={STEM_LAYERS if stem else ''}",
-        f"--prompt-tokens={PROMPT_TOKENS}", f"--decode-tokens={DECODE_TOKENS}",
+        f"--dtype={plan.dtype}",
+        f"--stem-layers={STEM_LAYERS if stem else ''}",
+        f"--prompt-tokens={plan.prompt}", f"--decode-tokens={DECODE_TOKENS}",
         f"--threads={common.THREADS}", *options])
 
 
@@ -101,12 +102,17 @@ def clock():
 
 
 @dataclass
-class Budget:
+class Plan:
+    """One type: how much to measure, and for how many seconds at most once
+    there are pairs enough for an interval."""
+    dtype: str
+    prompt: int
     pairs: int
-    seconds: float
+    prefill_seconds: float
+    decode_seconds: float
 
 
-def measure_in_turns(what, sides, budget):
+def measure_in_turns(what, sides, pairs, seconds):
     """Once untimed each, all at a time, for compiling; once untimed in turn;
     then rounds through all sides."""
     for side in sides:
@@ -117,9 +123,9 @@ def measure_in_turns(what, sides, budget):
     for side in sides:
         side.measure(what)
     start = time.monotonic()
-    for pair in range(budget.pairs):
+    for pair in range(pairs):
         spent = time.monotonic() - start
-        if pair >= LEAST_PAIRS and spent > budget.seconds:
+        if pair >= LEAST_PAIRS and spent > seconds:
             break
         for side in sides:
             side.seconds[what].append(side.measure(what))
@@ -146,49 +152,57 @@ def add_ratio(results, what, ours, theirs, tokens, target=None, share=None):
         **({"share_of": share[0], "share": share[1]} if share else {}))
 
 
-def compare(results, dtype, prefill, decode):
-    """One type: dense and STEM, eager and (bf16) compiled."""
+def start_sides(plan):
+    """Dense and STEM: ours, eager and (bf16) compiled."""
     models = {"dense": common.imported("bf16"),
               "stem": common.converted("row-mean")}
     ours, eager, compiled = {}, {}, {}
     for name, folder in models.items():
         stem = name == "stem"
-        ours[name] = our_side(f"ours-{name}-{dtype}", folder, dtype)
+        ours[name] = our_side(f"ours-{name}-{plan.dtype}", folder, plan)
         # Alone: it measures the machine when it starts.
         ours[name].measure("prefill")
-        eager[name] = torch_side(f"eager-{name}-{dtype}", dtype, stem)
-        if dtype == "bf16":
-            compiled[name] = torch_side(f"compiled-{name}-{dtype}", dtype,
-                                        stem, "--compile")
-    order = [group[name] for name in models
-             for group in (ours, compiled, eager) if name in group]
-    measure_in_turns("prefill", order, prefill)
-    measure_in_turns("decode", [group[name] for name in models
-                                for group in (ours, eager)], decode)
-    # The matrix rate is measured again at the end: the others sleep by then.
-    reports = {name: json.loads(side.close()) for name, side in ours.items()}
+        eager[name] = torch_side(f"eager-{name}-{plan.dtype}", stem, plan)
+        if plan.dtype == "bf16":
+            compiled[name] = torch_side(f"compiled-{name}-{plan.dtype}", stem,
+                                        plan, "--compile")
+    return ours, eager, compiled
+
+
+def compare(results, plan):
+    ours, eager, compiled = start_sides(plan)
+    measure_in_turns("prefill", [group[name] for name in ours
+                                 for group in (ours, compiled, eager)
+                                 if name in group],
+                     plan.pairs, plan.prefill_seconds)
+    measure_in_turns("decode", [group[name] for name in ours
+                                for group in (ours, eager)],
+                     plan.pairs, plan.decode_seconds)
     for side in (*eager.values(), *compiled.values()):
         side.close()
+    # It measures the machine again at the end, alone.
+    reports = {name: json.loads(side.close()) for name, side in ours.items()}
 
-    for name in models:
+    dtype, prompt = plan.dtype, plan.prompt
+    for name in ours:
         model = reports[name]["models"][0]
         matrix = model["prefill_share_of_matrix_rate"]
         if dtype == "bf16":
-            add_ratio(results, f"prefill bf16 {name} / compiled", ours[name],
-                      compiled[name], PROMPT_TOKENS, 1.6,
+            add_ratio(results, f"prefill {prompt} bf16 {name} / compiled",
+                      ours[name], compiled[name], prompt, 1.6,
                       ("matrix rate", matrix, 0.8))
-            add_ratio(results, f"prefill bf16 {name} / eager", ours[name],
-                      eager[name], PROMPT_TOKENS)
+            add_ratio(results, f"prefill {prompt} bf16 {name} / eager",
+                      ours[name], eager[name], prompt)
         else:
-            add_ratio(results, f"prefill f32 {name} / eager", ours[name],
-                      eager[name], PROMPT_TOKENS, 1.15,
+            add_ratio(results, f"prefill {prompt} f32 {name} / eager",
+                      ours[name], eager[name], prompt, 1.15,
                       ("matrix rate", matrix, 0.9))
         read = model["decode_share_of_read_bandwidth"]
         add_ratio(results, f"decode {dtype} {name} / eager", ours[name],
                   eager[name], DECODE_TOKENS, 2 if dtype == "bf16" else None,
                   ("read bandwidth", read, 0.8))
-    add_ratio(results, f"prefill {dtype}: STEM / our own dense", ours["stem"],
-              ours["dense"], PROMPT_TOKENS)
+    add_ratio(results, f"prefill {prompt} {dtype} our STEM / our dense",
+              ours["stem"], ours["dense"], prompt)
     return reports
 
 
@@ -198,12 +212,13 @@ def main():
                         help="fail where a ratio is short of its bound")
     args = parser.parse_args()
     results = common.Results("speed")
-    pairs = LEAST_PAIRS if args.quick else 15
-    reports = {"bf16": compare(results, "bf16", Budget(pairs, 240),
-                               Budget(pairs, 60)),
-               "f32": compare(results, "f32", Budget(pairs, 150),
-                              Budget(pairs, 90))}
-    met = results.write(bench=reports)
+    prompt, pairs = (512, LEAST_PAIRS) if args.quick else (2048, 15)
+    reports, met = {}, True
+    for plan in (Plan("bf16", prompt, pairs, 240, 60),
+                 Plan("f32", prompt, pairs, 150, 90)):
+        reports[plan.dtype] = compare(results, plan)
+        # What there is stays, should the next one be stopped.
+        met = results.write(bench=reports)
     sys.exit(1 if args.strict and not met else 0)
 
 
