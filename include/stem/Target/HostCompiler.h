@@ -18,7 +18,7 @@ namespace stem {
 
 struct HostCompileOptions {
   HostTarget target;
-  int64_t ffnBlock = 512;
+  int64_t ffnBlock = 8192;
   /// Keeps compiled modules; empty: the default, see cacheDirectory().
   std::filesystem::path cacheDirectory;
   bool useCache = true;

@@ -15,7 +15,7 @@
 
 namespace stem {
 
-/// Phases in order. Each ends with a pass that verifies it.
+/// Phases in order. What does not belong into one is reported at its end.
 enum class Phase { Graph, Schedule, Structured, Buffers, Target };
 
 /// "graph", "schedule", "structured", "buffers" or "target".
@@ -26,7 +26,7 @@ struct HostPipelineOptions : mlir::PassPipelineOptions<HostPipelineOptions> {
   Option<int64_t> ffnBlock{
       *this, "stem-ffn-block",
       llvm::cl::desc("Largest number of d_ff columns of one FFN block"),
-      llvm::cl::init(512)};
+      llvm::cl::init(8192)};
   Option<int32_t> isa{*this, "stem-isa",
                       llvm::cl::desc("stem_isa that the compiled code needs"),
                       llvm::cl::init(0)};

@@ -1,0 +1,279 @@
+//===- ffn_layer.cpp - One FFN layer, compiled, against its products ------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+// A dense and a STEM FFN layer of 4096 tokens, d 2048, d_ff 8192, bf16, each
+// compiled by the host pipeline; and the same matrix products alone, tile by
+// tile on the same threads. Prints JSON lines:
+//   build/bench/bin/ffn_layer [tokens d d_ff]
+// share_of_products: of the rate of the layer's matrix products alone;
+// stem_speedup: how many times as fast the STEM layer is as the dense one (the
+// FLOP ratio is 1.5). Medians of 15 interleaved pairs with 95 % intervals.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Pairs.h"
+
+#include "stem/Runtime/Arena.h"
+#include "stem/Runtime/Context.h"
+#include "stem/Runtime/Module.h"
+#include "stem/Runtime/Pack.h"
+#include "stem/Support/Error.h"
+#include "stem/Target/HostCompiler.h"
+
+#include "mlir/Parser/Parser.h"
+
+#include <cstdlib>
+#include <memory>
+
+using namespace stem;
+
+namespace {
+
+constexpr int64_t kTile = 64;
+constexpr int64_t kTableRows = 32000;
+
+struct Sizes {
+  int64_t tokens, d, f;
+};
+
+std::string layerText(const Sizes &s, bool isStem) {
+  std::string params =
+      fmt::format("stem.param @gate = \"gate\" : tensor<{1}x{0}xbf16>\n"
+                  "stem.param @down = \"down\" : tensor<{0}x{1}xbf16>\n"
+                  "stem.param @norm = \"norm\" : tensor<{0}xf32>\n",
+                  s.d, s.f);
+  std::string table = fmt::format("!stem.table<{}x{}xbf16>", kTableRows, s.f);
+  params += isStem ? fmt::format("stem.table @up = \"up\" : {}\n", table)
+                   : fmt::format("stem.param @up = \"up\" : "
+                                 "tensor<{}x{}xbf16>\n",
+                                 s.f, s.d);
+  std::string up =
+      isStem
+          ? fmt::format("%t = stem.table_load @up : {1}\n"
+                        "%rows, %index = stem.table_rows %t, %ids : {1}, "
+                        "tensor<?xi32> -> tensor<?x{0}xbf16>, tensor<?xi32>\n"
+                        "%u = stem.lookup %rows, %index : tensor<?x{0}xbf16>, "
+                        "tensor<?xi32> -> tensor<?x{0}xbf16>\n"
+                        "%y = stem.gated_ffn %n gate %gate rows %u down %down "
+                        ": (tensor<?x{2}xbf16>, tensor<{0}x{2}xbf16>, "
+                        "tensor<?x{0}xbf16>, tensor<{2}x{0}xbf16>) -> "
+                        "tensor<?x{2}xf32>\n",
+                        s.f, table, s.d)
+          : fmt::format("%up = stem.param_load @up : tensor<{0}x{1}xbf16>\n"
+                        "%y = stem.dense_ffn %n gate %gate up %up down %down : "
+                        "(tensor<?x{1}xbf16>, tensor<{0}x{1}xbf16>, "
+                        "tensor<{0}x{1}xbf16>, tensor<{1}x{0}xbf16>) -> "
+                        "tensor<?x{1}xf32>\n",
+                        s.f, s.d);
+  return params +
+         fmt::format(
+             "func.func @layer(%ids: tensor<?xi32> {{stem.name = \"ids\", "
+             "stem.rows = \"tokens\", stem.id_bound = {2} : i64}}, "
+             "%x: tensor<?x{0}xf32> {{stem.name = \"x\", "
+             "stem.rows = \"tokens\"}}, %out: tensor<?x{0}xf32> "
+             "{{stem.name = \"out\", stem.rows = \"tokens\", stem.output}}) -> "
+             "tensor<?x{0}xf32> attributes {{stem.entry, stem.tile = {3} : "
+             "i64}} {{\n"
+             "%gate = stem.param_load @gate : tensor<{1}x{0}xbf16>\n"
+             "%down = stem.param_load @down : tensor<{0}x{1}xbf16>\n"
+             "%norm = stem.param_load @norm : tensor<{0}xf32>\n"
+             "%n = stem.rms_norm %x, %norm {{eps = 1.0e-5 : f64}} : "
+             "tensor<?x{0}xf32>, tensor<{0}xf32> -> tensor<?x{0}xbf16>\n"
+             "{4}return %y : tensor<?x{0}xf32>\n}}\n",
+             s.d, s.f, kTableRows, kTile, up);
+}
+
+struct Packed {
+  Packed(int64_t k, int64_t n)
+      : memory(bench::filled(packedBytes(STEM_BF16, k, n))),
+        handle{memory.data(), STEM_BF16, 0, k, n} {}
+  Arena memory;
+  stem_packed handle;
+};
+
+stem_tensor matrix(void *data, stem_dtype dtype, int64_t rows,
+                   int64_t columns) {
+  stem_tensor tensor = {};
+  tensor.data = data;
+  tensor.dtype = dtype;
+  tensor.rank = columns > 0 ? 2 : 1;
+  tensor.sizes[0] = rows;
+  tensor.strides[0] = columns > 0 ? columns : 1;
+  if (columns > 0) {
+    tensor.sizes[1] = columns;
+    tensor.strides[1] = 1;
+  }
+  return tensor;
+}
+
+stem_tensor handleOf(void *object) {
+  stem_tensor tensor = {};
+  tensor.data = object;
+  tensor.dtype = STEM_HANDLE;
+  return tensor;
+}
+
+/// One compiled layer and all that it reads and writes.
+class Layer {
+public:
+  Layer(stem_context *context, const Sizes &sizes, bool isStem)
+      : context(context), sizes(sizes), gate(sizes.d, sizes.f),
+        up(sizes.d, sizes.f), down(sizes.f, sizes.d),
+        x(bench::filled(sizes.tokens * sizes.d * 4)),
+        out(bench::filled(sizes.tokens * sizes.d * 4)),
+        norm(bench::filled(sizes.d * 4)), ids(sizes.tokens),
+        table(bench::filled(kTableRows * sizes.f * 2)) {
+    for (int64_t i = 0; i < sizes.tokens; ++i)
+      ids[i] = static_cast<int32_t>(i * 7919 % kTableRows);
+    throwIfFailed(context, stem_table_store_create(context, &store));
+    if (isStem) {
+      stem_table_options options = {};
+      options.struct_size = sizeof(options);
+      options.rows = kTableRows;
+      options.columns = sizes.f;
+      options.dtype = STEM_BF16;
+      options.resident = table.data();
+      options.name = "up";
+      throwIfFailed(context, stem_table_open(context, store, &options));
+    }
+    compile(isStem);
+  }
+  ~Layer() { stem_table_store_destroy(store); }
+
+  void run() {
+    throwIfFailed(context,
+                  entry->function(context, arguments.data(),
+                                  static_cast<int64_t>(arguments.size()),
+                                  arena.data(), arena.size()));
+  }
+
+private:
+  void compile(bool isStem) {
+    mlir::DialectRegistry registry;
+    registerHostCompiler(registry);
+    mlir::MLIRContext mlirContext(registry);
+    auto ir = mlir::parseSourceString<mlir::ModuleOp>(layerText(sizes, isStem),
+                                                      &mlirContext);
+    if (!ir)
+      fail("the layer's IR does not parse");
+    HostCompileOptions options;
+    options.target = hostTarget(stem_context_isa(context));
+    options.useCache = false;
+    HostCompileResult result = compileForHost(*ir, options);
+    module = std::make_unique<Module>(result.path.string(), context);
+    std::filesystem::remove(result.path);
+    entry = module->find("layer");
+    for (int64_t i = 0; i < entry->argument_count; ++i)
+      arguments.push_back(bind(entry->arguments[i]));
+    arena = Arena(entry->fixed_bytes + sizes.tokens * entry->bytes_per_token +
+                      stem_context_threads(context) * entry->bytes_per_thread,
+                  "the arena");
+  }
+
+  stem_tensor bind(const stem_argument &argument) {
+    std::string_view name = argument.name, key = argument.key;
+    if (argument.kind == STEM_ARG_STORE)
+      return handleOf(store);
+    if (argument.packed)
+      return handleOf(key == "gate"   ? &gate.handle
+                      : key == "down" ? &down.handle
+                                      : &up.handle);
+    if (key == "norm")
+      return matrix(norm.data(), STEM_F32, sizes.d, 0);
+    if (name == "ids")
+      return matrix(ids.data(), STEM_I32, sizes.tokens, 0);
+    return matrix(name == "x" ? x.data() : out.data(), STEM_F32, sizes.tokens,
+                  sizes.d);
+  }
+
+  stem_context *context;
+  Sizes sizes;
+  Packed gate, up, down;
+  Arena x, out, norm, arena;
+  std::vector<int32_t> ids;
+  Arena table;
+  stem_table_store *store = nullptr;
+  std::unique_ptr<Module> module;
+  const stem_entry *entry = nullptr;
+  std::vector<stem_tensor> arguments;
+};
+
+/// The products of a layer alone, on tiles of the same size.
+class Products {
+public:
+  Products(stem_context *context, const Sizes &sizes, int inputs)
+      : context(context), sizes(sizes), inputs(inputs), gate(sizes.d, sizes.f),
+        down(sizes.f, sizes.d), a(bench::filled(sizes.tokens * sizes.d * 2)),
+        scratch(bench::filled(stem_context_threads(context) * tileBytes())) {}
+
+  void run() {
+    stem_parallel_for(
+        context, sizes.tokens / kTile,
+        [](void *self, int64_t task, int64_t thread) {
+          static_cast<Products *>(self)->tile(task, thread);
+        },
+        this);
+  }
+
+private:
+  int64_t tileBytes() const {
+    return kTile * (sizes.f * 4 + sizes.f * 2 + sizes.d * 4);
+  }
+
+  void tile(int64_t task, int64_t thread) {
+    char *start = static_cast<char *>(scratch.data()) + thread * tileBytes();
+    auto *hidden = reinterpret_cast<float *>(start);
+    char *product = start + kTile * sizes.f * 4;
+    auto *sum = reinterpret_cast<float *>(product + kTile * sizes.f * 2);
+    const char *x =
+        static_cast<const char *>(a.data()) + task * kTile * sizes.d * 2;
+    for (int i = 0; i < inputs; ++i)
+      stem_packed_matmul(context, x, sizes.d, gate.memory.data(), STEM_BF16,
+                         sizes.d, sizes.f, 0, 0, hidden, sizes.f, kTile,
+                         sizes.d, sizes.f, 0);
+    stem_packed_matmul(context, product, sizes.f, down.memory.data(), STEM_BF16,
+                       sizes.f, sizes.d, 0, 0, sum, sizes.d, kTile, sizes.f,
+                       sizes.d, 0);
+  }
+
+  stem_context *context;
+  Sizes sizes;
+  int inputs;
+  Packed gate, down;
+  Arena a, scratch;
+};
+
+void print(const char *what, const bench::Ratio &ratio) {
+  fmt::print("{{\"bench\": \"ffn_layer\", \"what\": \"{}\", "
+             "\"ratio\": {:.3f}, \"low\": {:.3f}, \"high\": {:.3f}, "
+             "\"seconds\": {:.5f}, \"peer_seconds\": {:.5f}}}\n",
+             what, ratio.median, ratio.low, ratio.high, ratio.secondsA,
+             ratio.secondsB);
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  Sizes sizes = {4096, 2048, 8192};
+  if (argc == 4)
+    sizes = {std::atoll(argv[1]), std::atoll(argv[2]), std::atoll(argv[3])};
+  try {
+    ContextPtr context = createContext();
+    Layer stem(context.get(), sizes, true), dense(context.get(), sizes, false);
+    Products two(context.get(), sizes, 1), three(context.get(), sizes, 2);
+    print("stem_share_of_products",
+          bench::compare([&] { stem.run(); }, [&] { two.run(); }));
+    print("dense_share_of_products",
+          bench::compare([&] { dense.run(); }, [&] { three.run(); }));
+    print("stem_speedup",
+          bench::compare([&] { stem.run(); }, [&] { dense.run(); }));
+  } catch (const Error &error) {
+    fmt::print(stderr, "ffn_layer: {}\n", error.what());
+    return 1;
+  }
+  return 0;
+}
