@@ -8,10 +8,12 @@
 #include "Eval.h"
 
 #include "Json.h"
+#include "ParallelFor.h"
 #include "Progress.h"
 #include "Statistics.h"
 #include "Tokenizing.h"
 #include "stem/Runtime/Arena.h"
+#include "stem/Runtime/Context.h"
 
 #include <algorithm>
 #include <cmath>
@@ -99,6 +101,7 @@ private:
   EvalProtocol protocol;
   std::vector<EvalFile> files;
   std::vector<FileComparison> results;
+  ContextPtr context;
   std::unique_ptr<Engine> ownEngine, otherEngine;
   double seconds = 0;
 };
@@ -148,12 +151,12 @@ void Comparison::compareWindow(const Window &window, FileComparison &file) {
     const std::span ownLogits = ownEngine->prefill({&chunk, 1});
     const std::span otherLogits = otherEngine->prefill({&chunk, 1});
     std::vector<TokenComparison> tokens(count);
-#pragma omp parallel for
-    for (size_t i = 0; i < count; ++i)
+    parallelFor(context.get(), static_cast<int64_t>(count), [&](size_t i) {
       if (window.labels[begin + i] != -100)
         tokens[i] = compareToken(ownLogits.subspan(i * vocab, vocab),
                                  otherLogits.subspan(i * vocab, vocab),
                                  window.labels[begin + i]);
+    });
     for (size_t i = 0; i < count; ++i)
       if (window.labels[begin + i] != -100)
         file.add(tokens[i]);
@@ -163,6 +166,7 @@ void Comparison::compareWindow(const Window &window, FileComparison &file) {
 void Comparison::run() {
   EngineOptions options = engineOptions(arguments.compile);
   options.maxPositions = protocol.context;
+  context = createContext(options.threads);
   ownEngine = createEngine(own, options);
   otherEngine = createEngine(other, options);
   size_t total = 0, done = 0;

@@ -7,6 +7,7 @@
 
 #include "TableRows.h"
 
+#include "ParallelFor.h"
 #include "stem/Runtime/Arena.h"
 #include "stem/Runtime/Pack.h"
 #include "stem/Runtime/Philox.h"
@@ -22,17 +23,6 @@ using namespace stem;
 TableRows::~TableRows() = default;
 
 namespace {
-
-/// Runs body(task) on all threads of the context.
-template <typename Body>
-void parallelFor(stem_context *context, int64_t tasks, const Body &body) {
-  stem_parallel_for(
-      context, tasks,
-      [](void *captures, int64_t task, int64_t) {
-        (*static_cast<const Body *>(captures))(task);
-      },
-      const_cast<Body *>(&body));
-}
 
 /// Embeddings as the layer's up-projection would see them with nothing else in
 /// the residual stream.
