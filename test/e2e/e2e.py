@@ -81,6 +81,26 @@ def write_tensors(path, tensors):
         file.write(struct.pack("<Q", len(text)) + text + data)
 
 
+def deepen(source, target, layers):
+    """Copies a dense model and repeats its layers up to this number."""
+    os.mkdir(target)
+    with open(os.path.join(source, "config.json")) as file:
+        config = json.load(file)
+    had, config["num_hidden_layers"] = config["num_hidden_layers"], layers
+    with open(os.path.join(target, "config.json"), "w") as file:
+        json.dump(config, file)
+    result = {}
+    for name, tensor in read_tensors(
+            os.path.join(source, "model.safetensors")).items():
+        parts = name.split(".")
+        if parts[1] != "layers":
+            result[name] = tensor
+            continue
+        for layer in range(int(parts[2]), layers, had):
+            result[".".join(["model.layers", str(layer), *parts[3:]])] = tensor
+    write_tensors(os.path.join(target, "model.safetensors"), result)
+
+
 class ModelTest(unittest.TestCase):
     """A test with a scratch folder and a small model that has a tokenizer."""
 

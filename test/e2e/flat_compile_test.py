@@ -1,0 +1,39 @@
+#!/usr/bin/env python3
+# Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Layers of one kind are one function, however many there are. The time that
+compiling takes is measured by bench/flat_compile.py."""
+
+import os
+import re
+import unittest
+
+from e2e import GOLDEN, ModelTest, deepen, stem_run
+
+
+class FlatCompileTest(ModelTest):
+    def compile(self, layers):
+        """The functions of each phase."""
+        model, dump = self.path(f"{layers}"), self.path(f"{layers}-dump")
+        deepen(os.path.join(GOLDEN, "llama_gqa"), model, layers)
+        stem_run("generate", model, "--prompt-ids=1", "-n", 1,
+                 "--no-compile-cache", f"--dump-ir={dump}")
+        functions = {}
+        for name in sorted(os.listdir(dump)):
+            with open(os.path.join(dump, name)) as file:
+                functions[name] = sorted(re.findall(
+                    r"(?:func\.func|llvm\.func) (?:\w+ )*@(\w+)\(",
+                    file.read()))
+        return functions
+
+    def test_depth(self):
+        shallow, deep = self.compile(4), self.compile(40)
+        self.assertEqual(list(shallow), list(deep))
+        self.assertGreater(len(shallow), 4)
+        for phase, names in shallow.items():
+            self.assertGreater(len(names), 0, phase)
+            self.assertEqual(deep[phase], names, phase)
+
+
+if __name__ == "__main__":
+    unittest.main()
