@@ -23,8 +23,9 @@ struct PackedMatmulModel
                                               PackedMatmulOp> {
   bool bufferizesToMemoryRead(Operation *op, OpOperand &operand,
                               const AnalysisState &) const {
+    // Not by value: `a` and `acc` may be the same matrix.
     auto matmul = cast<PackedMatmulOp>(op);
-    return operand.get() != matmul.getAcc() || matmul.getAccumulate();
+    return !matmul.isDpsInit(&operand) || matmul.getAccumulate();
   }
 
   LogicalResult bufferize(Operation *op, RewriterBase &rewriter,
@@ -48,7 +49,7 @@ struct PackedGatherModel
                                               PackedGatherOp> {
   bool bufferizesToMemoryRead(Operation *op, OpOperand &operand,
                               const AnalysisState &) const {
-    return operand.get() != cast<PackedGatherOp>(op).getOut();
+    return !cast<PackedGatherOp>(op).isDpsInit(&operand);
   }
 
   LogicalResult bufferize(Operation *op, RewriterBase &rewriter,

@@ -24,8 +24,8 @@ void AttentionOp::getEffects(Effects &effects) {
   effects.emplace_back(MemoryEffects::Write::get());
 }
 
-// A row may be moved and a ticket taken: not to be removed or reordered
-// against other uses of the store.
+// Reads the store: stays where it is among its other uses, and goes only where
+// nothing reads the rows.
 void TableRowsOp::getEffects(Effects &effects) {
   effects.emplace_back(MemoryEffects::Read::get());
 }

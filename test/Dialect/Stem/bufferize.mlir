@@ -1,0 +1,33 @@
+// RUN: stem-opt %s -one-shot-bufferize | FileCheck %s
+
+// The kernel reads `a` while it writes sums: they never share a buffer, even
+// where the IR names one matrix for both.
+
+// CHECK-LABEL: func @same_matrix
+// CHECK: %[[A:.*]] = memref.alloc()
+// CHECK: linalg.fill {{.*}} outs(%[[A]]
+// CHECK: %[[ACC:.*]] = memref.alloc()
+// CHECK: stem.packed_matmul %[[A]], {{.*}} into %[[ACC]] :
+func.func @same_matrix(%b: !stem.packed<64x64xf32>) -> tensor<4x64xf32> {
+  %c0 = arith.constant 0 : index
+  %one = arith.constant 1.0 : f32
+  %empty = tensor.empty() : tensor<4x64xf32>
+  %a = linalg.fill ins(%one : f32) outs(%empty : tensor<4x64xf32>) -> tensor<4x64xf32>
+  %y = stem.packed_matmul %a, %b[%c0, %c0] into %a
+      : (tensor<4x64xf32>, !stem.packed<64x64xf32>, tensor<4x64xf32>, index, index) -> tensor<4x64xf32>
+  return %y : tensor<4x64xf32>
+}
+
+// A destination that nothing else reads is written in place.
+
+// CHECK-LABEL: func @in_place
+// CHECK: %[[ACC:.*]] = memref.alloc()
+// CHECK-NOT: memref.alloc
+// CHECK: stem.packed_matmul %{{.*}}, {{.*}} into %[[ACC]] :
+func.func @in_place(%a: tensor<4x64xf32>, %b: !stem.packed<64x64xf32>) -> tensor<4x64xf32> {
+  %c0 = arith.constant 0 : index
+  %empty = tensor.empty() : tensor<4x64xf32>
+  %y = stem.packed_matmul %a, %b[%c0, %c0] into %empty
+      : (tensor<4x64xf32>, !stem.packed<64x64xf32>, tensor<4x64xf32>, index, index) -> tensor<4x64xf32>
+  return %y : tensor<4x64xf32>
+}
