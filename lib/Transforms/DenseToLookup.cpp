@@ -29,8 +29,10 @@ namespace {
 /// A function of one decoder layer, and where its arguments lie.
 struct LayerFunction {
   func::FuncOp function;
-  unsigned layer;             // its number
-  std::optional<unsigned> up; // the up-projection; none: STEM already
+  unsigned layer; // its number
+  bool isDense;   // else STEM already
+  /// The up-projection, if it is an argument that the FFN alone reads.
+  std::optional<unsigned> up;
   std::optional<unsigned> upBias;
 };
 
@@ -39,6 +41,15 @@ struct LayerCall {
   func::CallOp call;
   uint64_t number;
 };
+
+/// The number of an argument that has one reader.
+std::optional<unsigned> ownArgument(func::FuncOp function, Value value) {
+  auto argument = dyn_cast_or_null<BlockArgument>(value);
+  if (!argument || argument.getOwner()->getParentOp() != function ||
+      !argument.hasOneUse())
+    return std::nullopt;
+  return argument.getArgNumber();
+}
 
 std::optional<unsigned> argumentIndex(Value value) {
   auto argument = dyn_cast_or_null<BlockArgument>(value);
@@ -93,10 +104,11 @@ struct DenseToLookupPass
       std::optional<unsigned> number = argumentIndex(numbers.front());
       if (!number)
         continue;
-      LayerFunction layer = {function, *number, std::nullopt, std::nullopt};
-      if (!dense.empty()) {
-        layer.up = argumentIndex(dense.front().getUp());
-        layer.upBias = argumentIndex(dense.front().getUpBias());
+      LayerFunction layer = {function, *number, !dense.empty(), std::nullopt,
+                             std::nullopt};
+      if (layer.isDense) {
+        layer.up = ownArgument(function, dense.front().getUp());
+        layer.upBias = ownArgument(function, dense.front().getUpBias());
       }
       layerFunctions[function] = layer;
     }
@@ -138,12 +150,23 @@ struct DenseToLookupPass
     // The call may have been retargeted when its function was first met.
     LayerFunction &layer =
         layerFunctions.find(symbols->lookup(call.getCallee()))->second;
-    if (!layer.up)
+    if (!layer.isDense)
       return success();
+    if (!layer.up)
+      return call.emitOpError()
+             << "layer " << layerCall.number
+             << ": its up-projection is not an argument of '"
+             << call.getCallee() << "' that the FFN alone reads";
     auto up = call.getOperand(*layer.up).getDefiningOp<ParamLoadOp>();
     if (!up)
       return call.emitOpError() << "layer " << layerCall.number
                                 << ": its up-projection is not a parameter";
+    auto weight = dyn_cast<RankedTensorType>(up.getType());
+    if (!weight)
+      return call.emitOpError()
+             << "layer " << layerCall.number
+             << ": its up-projection is packed already; stem-dense-to-lookup "
+                "runs before stem-pack-weights";
     BlockArgument ids;
     int64_t rows = 0;
     for (BlockArgument argument : entry.getArguments())
@@ -156,7 +179,6 @@ struct DenseToLookupPass
       return entry.emitOpError()
              << "has no argument with the attribute '"
              << StemDialect::kIdBoundAttr << "', whose ids could choose rows";
-    auto weight = cast<RankedTensorType>(up.getType());
     TableOp table =
         tableFor(up, TableType::get(&getContext(), rows, weight.getDimSize(0),
                                     weight.getElementType()));
