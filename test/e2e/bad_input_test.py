@@ -220,6 +220,19 @@ class BadInputTest(ModelTest):
         self.assert_fails(["/no/such"], "eval", self.golden,
                           f"--input-ids={ids}", "--logits-out=/no/such/out")
 
+    def test_dump_cannot_be_written(self):
+        out, file = self.path("out"), self.write("file", "")
+        self.assert_fails([f"cannot create {file}"],
+                          *self.convert(out, "--layers=1",
+                                        f"--dump-ir={file}"))
+        folder = self.path("dump")
+        os.mkdir(folder)
+        os.symlink("/dev/full", os.path.join(folder, "00-dense.mlir"))
+        self.assert_fails(["cannot write", "00-dense.mlir", "No space left"],
+                          *self.convert(out, "--layers=1",
+                                        f"--dump-ir={folder}"))
+        self.assert_nothing_left(out)
+
     @unittest.skipIf(os.geteuid() == 0, "root writes everywhere")
     def test_read_only_folder(self):
         folder = self.path("read-only")

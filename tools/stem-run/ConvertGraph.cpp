@@ -58,12 +58,19 @@ static void dump(mlir::ModuleOp module, const fs::path &directory,
                  const char *name) {
   if (directory.empty())
     return;
-  fs::create_directories(directory);
   std::error_code code;
-  llvm::raw_fd_ostream file((directory / name).string(), code);
+  fs::create_directories(directory, code);
   if (code)
-    fail("{}: {}", (directory / name).string(), code.message());
-  module.print(file);
+    fail("cannot create {}: {}", directory.string(), code.message());
+  llvm::raw_fd_ostream file((directory / name).string(), code);
+  if (!code) {
+    module.print(file);
+    file.close();
+    code = file.error();
+    file.clear_error(); // else the stream ends the program
+  }
+  if (code)
+    fail("cannot write {}: {}", (directory / name).string(), code.message());
 }
 
 static void runPass(mlir::ModuleOp module, const std::vector<uint64_t> &layers,
