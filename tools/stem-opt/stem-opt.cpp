@@ -26,8 +26,9 @@ static constexpr llvm::StringLiteral kOverview =
     R"(Runs passes of Stem and MLIR on IR.
 
 A model goes through five phases: graph, schedule, structured, buffers, target.
-Each is a pipeline (--stem-graph-pipeline, --stem-schedule-pipeline, ...) that
-ends with a pass that verifies it; --stem-host-pipeline is all of them.
+Each is a pipeline (--stem-graph-pipeline, ..., --stem-buffer-pipeline, ...);
+--stem-host-pipeline is all of them. Ops that do not belong into a phase are
+reported where it ends, all at once.
 
   stem-opt model.mlir --stem-compile-to=schedule        what a phase makes of it
   stem-opt model.mlir --stem-raise-ffn --stem-fuse-ffn  single passes
