@@ -1,4 +1,4 @@
-/*===- Runtime.h - The C interface between compiled code and runtime -*- C -*-===*\
+/*===- Runtime.h - Interface of compiled code and the runtime -----*- C -*-===*\
 |*                                                                            *|
 |* Part of Stem, under the Apache License v2.0 with LLVM Exceptions.          *|
 |* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception                    *|
@@ -7,7 +7,8 @@
 |*                                                                            *|
 |* All that the compiler and the runtime share. A compiled module is a shared *|
 |* object that exports stem_module_query; it calls back only what is declared *|
-|* here. Every struct that crosses starts with its own size.                  *|
+|* here. Options, statistics and the description of a module start with their *|
+|* own size; the other structs change with the version alone.                 *|
 |*                                                                            *|
 \*===----------------------------------------------------------------------===*/
 
@@ -62,7 +63,7 @@ typedef struct stem_tensor {
   int64_t strides[STEM_MAX_RANK];
 } stem_tensor;
 
-/*===-- Context ------------------------------------------------------------===*/
+/*===-- Context -----------------------------------------------------------===*/
 
 /* Threads, the last error, and later devices. One step at a time. */
 typedef struct stem_context stem_context;
@@ -91,17 +92,20 @@ STEM_EXPORT int32_t stem_context_threads(const stem_context *context);
 STEM_EXPORT stem_isa stem_context_isa(const stem_context *context);
 
 /* Runs body(captures, task, thread) for every task in [0, tasks), tasks taken
-   in rising order by whichever thread is free; thread < stem_context_threads. */
-typedef void (*stem_parallel_body)(void *captures, int64_t task, int64_t thread);
+   in rising order by whichever thread is free; thread is less than
+   stem_context_threads. */
+typedef void (*stem_parallel_body)(void *captures, int64_t task,
+                                   int64_t thread);
 STEM_EXPORT void stem_parallel_for(stem_context *context, int64_t tasks,
                                    stem_parallel_body body, void *captures);
 
 /* Fails with STEM_OUT_OF_RANGE, naming id, position and bound, unless every
    id lies in [0, bound). */
-STEM_EXPORT stem_status stem_check_ids(stem_context *context, const int32_t *ids,
-                                       int64_t count, int64_t bound);
+STEM_EXPORT stem_status stem_check_ids(stem_context *context,
+                                       const int32_t *ids, int64_t count,
+                                       int64_t bound);
 
-/*===-- Matrix kernels -----------------------------------------------------===*/
+/*===-- Matrix kernels ----------------------------------------------------===*/
 
 /* Columns of one panel of a packed matrix. */
 #define STEM_PANEL 64
@@ -117,7 +121,8 @@ typedef struct stem_packed {
   int64_t columns; /* N */
 } stem_packed;
 
-STEM_EXPORT int64_t stem_packed_bytes(int32_t dtype, int64_t rows, int64_t columns);
+STEM_EXPORT int64_t stem_packed_bytes(int32_t dtype, int64_t rows,
+                                      int64_t columns);
 
 /* C (M x N, row stride ldc) = A (M x K, row stride lda) * B[k0:k0+K, n0:n0+N],
    plus the old C when accumulate is not 0. B is a b_rows x b_columns matrix in
@@ -139,7 +144,7 @@ STEM_EXPORT void stem_packed_gather(const void *b, int32_t b_dtype,
                                     const int32_t *ids, int64_t count,
                                     float *out, int64_t ldo);
 
-/*===-- Key-value cache ----------------------------------------------------===*/
+/*===-- Key-value cache ---------------------------------------------------===*/
 
 #define STEM_KV_PAGE 64
 
@@ -168,38 +173,42 @@ STEM_EXPORT stem_status stem_kv_create(stem_context *context,
                                        stem_kv_cache **out_cache);
 STEM_EXPORT void stem_kv_destroy(stem_kv_cache *cache);
 STEM_EXPORT int64_t stem_kv_bytes(const stem_kv_cache *cache);
-STEM_EXPORT int64_t stem_kv_length(const stem_kv_cache *cache, int32_t sequence);
+STEM_EXPORT int64_t stem_kv_length(const stem_kv_cache *cache,
+                                   int32_t sequence);
 /* Makes room for positions below `length` and sets the sequence's length: all
    allocation, and copying of pages that a fork shares, happens here. `length`
    is at least the present one. Not called from compiled code: a step changes no
    length. */
-STEM_EXPORT stem_status stem_kv_reserve(stem_context *context, stem_kv_cache *cache,
-                                        int32_t sequence, int64_t length);
+STEM_EXPORT stem_status stem_kv_reserve(stem_context *context,
+                                        stem_kv_cache *cache, int32_t sequence,
+                                        int64_t length);
 /* Makes `to` a copy of `from`; they share pages until one of them grows. Call
    it between steps: what a reserve made room for must have been appended. */
-STEM_EXPORT stem_status stem_kv_fork(stem_context *context, stem_kv_cache *cache,
-                                     int32_t from, int32_t to);
+STEM_EXPORT stem_status stem_kv_fork(stem_context *context,
+                                     stem_kv_cache *cache, int32_t from,
+                                     int32_t to);
 /* Forgets positions from `length` on. A ring may have lost the positions that
    the next query would need: then STEM_OUT_OF_RANGE, and nothing changes. */
-STEM_EXPORT stem_status stem_kv_truncate(stem_context *context, stem_kv_cache *cache,
-                                         int32_t sequence, int64_t length);
+STEM_EXPORT stem_status stem_kv_truncate(stem_context *context,
+                                         stem_kv_cache *cache, int32_t sequence,
+                                         int64_t length);
 
 /* Called from compiled code. k and v are rows of heads * head_dim elements of
    the cache's type, `rows` of them with row strides ldk and ldv. A row whose
    sequence is negative is padding and skipped, as is one at a position that no
    reserve made room for. Calls for different rows may run at once. */
-STEM_EXPORT void stem_kv_append(stem_kv_cache *cache, int64_t layer, const void *k,
-                                int64_t ldk, const void *v, int64_t ldv,
-                                const int32_t *positions,
+STEM_EXPORT void stem_kv_append(stem_kv_cache *cache, int64_t layer,
+                                const void *k, int64_t ldk, const void *v,
+                                int64_t ldv, const int32_t *positions,
                                 const int32_t *sequences, int64_t rows);
 /* The page that holds positions [64 * page, 64 * page + 64); `values` chooses
    between keys and values. Zeros where nothing was appended; a page of zeros
    for a negative sequence and for a page that the cache does not hold. */
 STEM_EXPORT const void *stem_kv_page(stem_kv_cache *cache, int64_t layer,
-                                     int32_t sequence, int64_t page, int64_t head,
-                                     int32_t values);
+                                     int32_t sequence, int64_t page,
+                                     int64_t head, int32_t values);
 
-/*===-- Table store --------------------------------------------------------===*/
+/*===-- Table store -------------------------------------------------------===*/
 
 /* Rows of the STEM tables of a model, wherever they lie. Every lookup goes
    through: plan once per step, then for each table prefetch, await, release. */
@@ -209,10 +218,10 @@ typedef int64_t stem_ticket;
 
 typedef struct stem_table_options {
   uint64_t struct_size;
-  int64_t rows;    /* V */
-  int64_t columns; /* F */
-  int32_t dtype;   /* of the rows: STEM_F32, STEM_BF16, STEM_F16 */
-  int32_t writable; /* not 0: stem_table_write may change `resident` */
+  int64_t rows;         /* V */
+  int64_t columns;      /* F */
+  int32_t dtype;        /* of the rows: STEM_F32, STEM_BF16, STEM_F16 */
+  int32_t writable;     /* not 0: stem_table_write may change `resident` */
   const void *resident; /* V x F, kept by the caller while the store lives */
   const char *name;     /* for messages */
 } stem_table_options;
@@ -246,17 +255,20 @@ STEM_EXPORT int64_t stem_table_plan_unique(const stem_table_plan *plan,
                                            const int32_t **out_ids,
                                            const int32_t **out_inverse);
 STEM_EXPORT stem_status stem_table_prefetch(stem_context *context,
-                                            stem_table_store *store, int64_t table,
+                                            stem_table_store *store,
+                                            int64_t table,
                                             stem_table_plan *plan,
                                             stem_ticket *out_ticket);
 /* Gives rows (a matrix with the table's columns and type) and index (one for
    each planned id): table[ids[t]] = rows[index[t]]. */
 STEM_EXPORT stem_status stem_table_await(stem_context *context,
                                          stem_table_store *store,
-                                         stem_ticket ticket, stem_tensor *out_rows,
+                                         stem_ticket ticket,
+                                         stem_tensor *out_rows,
                                          stem_tensor *out_index);
 /* Ends a ticket; one that is not outstanding is left alone. */
-STEM_EXPORT void stem_table_release(stem_table_store *store, stem_ticket ticket);
+STEM_EXPORT void stem_table_release(stem_table_store *store,
+                                    stem_ticket ticket);
 /* Replaces rows of a writable table by count x F elements of its type; a write
    is seen by every later await. Of equal ids the last one counts. */
 STEM_EXPORT stem_status stem_table_write(stem_context *context,
@@ -268,7 +280,7 @@ STEM_EXPORT stem_status stem_table_flush(stem_context *context,
 STEM_EXPORT stem_status stem_table_get_statistics(const stem_table_store *store,
                                                   stem_table_statistics *out);
 
-/*===-- Compiled modules ---------------------------------------------------===*/
+/*===-- Compiled modules --------------------------------------------------===*/
 
 /* Arguments of an entry, in the order of its description. Each is a
    stem_tensor; a handle argument has dtype STEM_HANDLE. The arena is not among
@@ -288,10 +300,10 @@ typedef enum stem_argument_kind {
 
 typedef struct stem_argument {
   const char *name;
-  const char *key;     /* checkpoint key of a parameter, else "" */
-  int32_t kind;        /* stem_argument_kind */
-  int32_t dtype;       /* stem_dtype of the elements */
-  int32_t packed;      /* not 0: a stem_packed handle, sizes are K and N */
+  const char *key; /* checkpoint key of a parameter, else "" */
+  int32_t kind;    /* stem_argument_kind */
+  int32_t dtype;   /* stem_dtype of the elements */
+  int32_t packed;  /* not 0: a stem_packed handle, sizes are K and N */
   int32_t rank;
   int64_t sizes[STEM_MAX_RANK]; /* -1: dynamic */
 } stem_argument;

@@ -13,8 +13,8 @@
 namespace stem {
 
 /// Reports every op inside the module that `isLegal` refuses, then fails if
-/// there was one. `phase` names the phase in the message. Bodies of linalg ops are
-/// not looked into.
+/// there was one. `phase` names the phase in the message. Bodies of linalg ops
+/// are not looked into.
 mlir::LogicalResult
 verifyPhase(mlir::ModuleOp module, llvm::StringRef phase,
             llvm::function_ref<bool(mlir::Operation *)> isLegal);

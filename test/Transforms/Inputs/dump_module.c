@@ -1,4 +1,4 @@
-/*===- dump_module.c - Print what a compiled module says of itself ---------===*\
+/*===- dump_module.c - Print what a compiled module says of itself --------===*\
 |*                                                                            *|
 |* Part of Stem, under the Apache License v2.0 with LLVM Exceptions.          *|
 |* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception                    *|

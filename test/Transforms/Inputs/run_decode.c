@@ -1,11 +1,11 @@
-/*===- run_decode.c - Run the entry of lower-to-host-run.mlir --------------===*\
+/*===- run_decode.c - Run the entry of lower-to-host-run.mlir -------------===*\
 |*                                                                            *|
 |* Part of Stem, under the Apache License v2.0 with LLVM Exceptions.          *|
 |* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception                    *|
 |*                                                                            *|
 |*===----------------------------------------------------------------------===*|
 |*                                                                            *|
-|* Stands in for the runtime: it says what is called, and can be told to fail. *|
+|* Stands in for the runtime: says what is called, and can be told to fail.   *|
 |*                                                                            *|
 \*===----------------------------------------------------------------------===*/
 
@@ -103,7 +103,7 @@ void stem_table_release(stem_table_store *store, stem_ticket ticket) {
   say("release", ticket);
 }
 
-/*===-- The step -----------------------------------------------------------===*/
+/*===-- The step ----------------------------------------------------------===*/
 
 static int32_t ids[TOKENS] = {7, 0, 7};
 static float x[TOKENS][D], w[D][D], bias[D], y[OUTPUTS][D], cache;
