@@ -9,13 +9,13 @@
 
 #include "stem/Support/Error.h"
 
-#include "mlir/ExecutionEngine/OptUtils.h"
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Export.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
 #include "llvm/MC/TargetRegistry.h"
+#include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Program.h"
@@ -105,6 +105,26 @@ std::unique_ptr<llvm::Module> translate(ModuleOp module,
   return result;
 }
 
+/// -O3 without the vectorizer of straight-line code: the loops are vectors
+/// already, and it takes most of a compilation to find nothing in the checks of
+/// a model's weights.
+void optimise(llvm::Module &module, llvm::TargetMachine &machine) {
+  llvm::PipelineTuningOptions tuning;
+  tuning.SLPVectorization = false;
+  llvm::PassBuilder builder(&machine, tuning);
+  llvm::LoopAnalysisManager loops;
+  llvm::FunctionAnalysisManager functions;
+  llvm::CGSCCAnalysisManager calls;
+  llvm::ModuleAnalysisManager modules;
+  builder.registerModuleAnalyses(modules);
+  builder.registerCGSCCAnalyses(calls);
+  builder.registerFunctionAnalyses(functions);
+  builder.registerLoopAnalyses(loops);
+  builder.crossRegisterProxies(loops, functions, calls, modules);
+  builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O3)
+      .run(module, modules);
+}
+
 void writeObject(llvm::Module &module, llvm::TargetMachine &machine,
                  const std::string &path) {
   std::error_code error;
@@ -158,10 +178,7 @@ void stem::emitSharedObject(ModuleOp module, const HostTarget &target,
   std::unique_ptr<llvm::TargetMachine> machine = createMachine(target);
   llvm::LLVMContext context;
   std::unique_ptr<llvm::Module> code = translate(module, context, *machine);
-  auto optimise =
-      makeOptimizingTransformer(/*optLevel=*/3, /*sizeLevel=*/0, machine.get());
-  if (llvm::Error error = optimise(code.get()))
-    fail("LLVM's optimiser failed: {}", llvm::toString(std::move(error)));
+  optimise(*code, *machine);
   TemporaryFile object(path, ".o");
   writeObject(*code, *machine, object.path);
   TemporaryFile shared(path, ".so");

@@ -36,6 +36,7 @@
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/DialectConversion.h"
+#include "llvm/ADT/StringSet.h"
 
 namespace stem {
 #define GEN_PASS_DEF_STEMLOWERTOHOSTPASS
@@ -256,6 +257,22 @@ void hideFunctions(ModuleOp module) {
   });
 }
 
+/// Functions that a func.call names: the layers, and what entries share.
+llvm::StringSet<> calledFunctions(ModuleOp module) {
+  llvm::StringSet<> names;
+  module.walk([&](func::CallOp call) { names.insert(call.getCallee()); });
+  return names;
+}
+
+/// A layer is called once for each layer of the model; inlined, it would be
+/// compiled as often.
+void keepFunctionsApart(ModuleOp module, const llvm::StringSet<> &names) {
+  module.walk([&](LLVM::LLVMFuncOp function) {
+    if (!function.isExternal() && names.contains(function.getSymName()))
+      function.setNoInline(true);
+  });
+}
+
 /// What the attributes say has been read; the LLVM dialect knows none of them.
 void dropStemAttributes(ModuleOp module) {
   for (auto function : module.getOps<func::FuncOp>()) {
@@ -288,6 +305,7 @@ LogicalResult LowerToHostPass::lower(ModuleOp module) {
   converter.addConversion([=](PackedType) { return pointer; });
   converter.addConversion([=](KVCacheType) { return pointer; });
 
+  llvm::StringSet<> called = calledFunctions(module);
   dropStemAttributes(module);
   addContextArguments(module);
   for (HostEntry &entry : *entries)
@@ -306,6 +324,9 @@ LogicalResult LowerToHostPass::lower(ModuleOp module) {
       failed(checkOutput(module)))
     return failure();
   hideFunctions(module);
+  for (HostEntry &entry : *entries)
+    called.insert(entry.name + "_body");
+  keepFunctionsApart(module, called);
   return success();
 }
 

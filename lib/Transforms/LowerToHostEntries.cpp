@@ -423,6 +423,10 @@ LogicalResult EntryWriter::run() {
       builder, loc, entry.name,
       LLVM::LLVMFunctionType::get(builder.getI32Type(),
                                   {pointer, pointer, i64, pointer, i64}));
+  // Its checks grow with the number of weights and run once a step: LLVM's
+  // optimiser would spend much of a compilation on them.
+  function.setNoInline(true);
+  function.setOptimizeNone(true);
   Block *first = function.addEntryBlock(builder);
   context = first->getArgument(0);
   arguments = first->getArgument(1);
