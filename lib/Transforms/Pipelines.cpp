@@ -87,6 +87,7 @@ void stem::buildBufferPipeline(OpPassManager &manager) {
   manager.addPass(createStemOutlineParallelPass());
   manager.addPass(createCanonicalizerPass());
   manager.addPass(createCSEPass());
+  manager.addPass(createStemVerifyBuffersPass());
 }
 
 void stem::buildTargetPipeline(OpPassManager &manager,

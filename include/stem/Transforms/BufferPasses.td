@@ -104,3 +104,20 @@ def StemOutlineParallelPass : Pass<"stem-outline-parallel", "::mlir::ModuleOp"> 
     "::mlir::scf::SCFDialect", "::stem::StemDialect"
   ];
 }
+
+def StemVerifyBuffersPass : Pass<"stem-verify-buffers", "::mlir::ModuleOp"> {
+  let summary = "Check that a module is ready for the target phase";
+  let description = [{
+    Ends the buffer phase: functions on memrefs that allocate nothing, loops
+    that are sequential or outlined, no tensors. Reports every other op, then
+    fails.
+
+    ```mlir
+    %m = memref.alloc() : memref<4xf32>
+    // error: 'memref.alloc' op does not belong at the end of the buffer phase
+    ```
+
+    Runs after `stem-plan-memory` and `stem-outline-parallel`. The target phase
+    ends with the checks of `stem-lower-to-host` itself.
+  }];
+}

@@ -1,0 +1,56 @@
+//===- VerifyBuffers.cpp - End of the buffer phase ------------------------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "stem/Dialect/Stem/StemDialect.h"
+#include "stem/Transforms/Passes.h"
+#include "stem/Transforms/Phases.h"
+
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+namespace stem {
+#define GEN_PASS_DEF_STEMVERIFYBUFFERSPASS
+#include "stem/Transforms/Passes.h.inc"
+} // namespace stem
+
+using namespace mlir;
+using namespace stem;
+
+namespace {
+
+bool isBufferOp(Operation *op) {
+  // Memory is the arena's, loops are calls or sequential, results are written
+  // into arguments.
+  if (isa<memref::AllocOp, memref::AllocaOp, memref::DeallocOp, scf::ForallOp,
+          scf::ParallelOp>(op))
+    return false;
+  if (llvm::any_of(op->getResultTypes(), llvm::IsaPred<TensorType>))
+    return false;
+  if (isa<ParamOp, TableOp, TableRowsOp, PackedMatmulOp, PackedGatherOp,
+          KVAppendOp, KVPageOp, ParallelCallOp>(op))
+    return true;
+  return isa_and_present<affine::AffineDialect, arith::ArithDialect,
+                         func::FuncDialect, math::MathDialect,
+                         memref::MemRefDialect, scf::SCFDialect,
+                         vector::VectorDialect>(op->getDialect());
+}
+
+struct VerifyBuffersPass
+    : public stem::impl::StemVerifyBuffersPassBase<VerifyBuffersPass> {
+  void runOnOperation() override {
+    markAllAnalysesPreserved();
+    if (failed(verifyPhase(getOperation(), "buffer", isBufferOp)))
+      signalPassFailure();
+  }
+};
+
+} // namespace
