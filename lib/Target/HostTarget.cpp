@@ -26,6 +26,7 @@
 #include "llvm/TargetParser/Host.h"
 
 #include <mutex>
+#include <unistd.h>
 
 using namespace mlir;
 using namespace stem;
@@ -58,7 +59,7 @@ public:
             llvm::sys::fs::createUniqueFile(model, descriptor, result))
       fail("cannot create a file beside {}: {}", near.string(),
            error.message());
-    llvm::raw_fd_ostream(descriptor, /*shouldClose=*/true);
+    ::close(descriptor);
     path = result.str().str();
   }
   ~TemporaryFile() {

@@ -233,7 +233,7 @@ TEST(TokenizerGguf, BadMetadata) {
   data.set("tokenizer.ggml.token_type", 5, std::vector<int32_t>{1});
   EXPECT_THAT_ERROR(tokenizerOf(data), "token_type has 1 entries for 262");
 
-  for (auto [tokens, part] :
+  for (const auto &[tokens, part] :
        {std::pair(Strings{"a", "a"}, "the token 'a' appears twice, with ids 0 "
                                      "and 1"),
         {Strings{"\xFF"}, "is not valid UTF-8"},

@@ -26,7 +26,8 @@ TEST(Arena, IsZeroAlignedAndMovable) {
   bytes[arena.size() - 1] = 5;
   Arena moved = std::move(arena);
   EXPECT_EQ(moved.data(), bytes);
-  EXPECT_EQ(arena.data(), nullptr);
+  // An arena that was moved from is empty.
+  EXPECT_EQ(arena.data(), nullptr); // NOLINT(bugprone-use-after-move)
   Arena other(10, "a test");
   other = std::move(moved);
   EXPECT_EQ(static_cast<char *>(other.data())[other.size() - 1], 5);
