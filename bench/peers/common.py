@@ -20,10 +20,13 @@ GOLDEN = os.path.join(ROOT, "test", "data", "golden")
 THREADS = 2
 
 
-def arguments(description):
+def arguments(description, speeds=False):
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--quick", action="store_true",
                         help="shorter texts and prompts, fewer pairs")
+    if speeds:
+        parser.add_argument("--strict", action="store_true",
+                            help="fail where a ratio is short of its bound")
     return parser
 
 

@@ -14,7 +14,7 @@ import sys
 
 import common
 
-PARTS = ("accuracy", "modeling", "speed")
+PARTS = ("accuracy", "modeling", "speed", "llama")
 # Instruction sets that decide which kernels run.
 NOTED_FLAGS = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
 
@@ -49,7 +49,8 @@ def describe(load_before):
                     "load_average_before": load_before},
         "versions": {"python": platform.python_version(),
                      **{package: version(package) for package in
-                        ("torch", "transformers", "numpy")}},
+                        ("torch", "transformers", "numpy",
+                         "llama-cpp-python")}},
     }
 
 
@@ -69,7 +70,9 @@ def beside_text(row):
             text += f"; {row['share']:.0%} of the {row['share_of']}"
         return text
     if "transformers" in row:
-        return f"{row['ours']:.6g} against {row['transformers']:.6g}"
+        text = f"{row['ours']:.6g} against {row['transformers']:.6g}"
+        return text + (f" and llama.cpp's {row['llama']:.6g}"
+                       if "llama" in row else "")
     return ""
 
 
