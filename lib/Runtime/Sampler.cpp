@@ -69,6 +69,8 @@ void Sampler::keepTopK() {
   double least = candidates[k - 1].first;
   std::erase_if(candidates,
                 [&](const auto &entry) { return entry.first < least; });
+  // nth_element leaves an order of the library's choice; a draw depends on it.
+  std::sort(candidates.begin(), candidates.end(), before);
 }
 
 void Sampler::keepTopP() {

@@ -9,6 +9,7 @@
 #include "TestSupport.h"
 #include "stem/Runtime/Philox.h"
 
+#include <algorithm>
 #include <cmath>
 
 using namespace stem;
@@ -114,6 +115,34 @@ TEST(Sampler, TopKKeepsTheLargestAndTheirEquals) {
   EXPECT_EQ(counts(options, {0, 5, 4}, 100)[1], 100);
   options.topK = 50;
   EXPECT_GT(counts(options, {0, 0, 0}, 100)[2], 0);
+}
+
+/// Candidates stand by logit, then by id, whatever the library's partial sort
+/// does: what is drawn is what that order says.
+TEST(Sampler, TopKDrawsInOrderOfLogitAndId) {
+  std::vector<float> logits;
+  for (int i = 0; i < 300; ++i)
+    logits.push_back(static_cast<float>(i * 7919 % 300 / 3)); // three of each
+  std::vector<std::pair<double, int32_t>> order;
+  for (int32_t id = 0; id < 300; ++id)
+    order.emplace_back(-logits[id], id);
+  std::sort(order.begin(), order.end());
+  order.resize(102); // the 100th and its equals
+  SamplerOptions options = sampling(30);
+  options.topK = 100;
+  Sampler sampler(options);
+  double total = 0;
+  for (const auto &[negative, id] : order)
+    total += std::exp((-negative + order[0].first) / 30);
+  for (uint64_t draw = 0; draw < 200; ++draw) {
+    double wanted = philoxUniform(options.seed, 0, draw) * total, sum = 0;
+    int32_t expected = -1;
+    for (size_t i = 0; i < order.size() && (i == 0 || sum <= wanted); ++i) {
+      expected = order[i].second;
+      sum += std::exp((-order[i].first + order[0].first) / 30);
+    }
+    ASSERT_EQ(sampler.sample(logits, {}), expected) << "draw " << draw;
+  }
 }
 
 TEST(Sampler, TopPKeepsTheLikeliestUntilTheirSumReachesIt) {
