@@ -5,43 +5,15 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "stem/Model/ChatTemplate.h"
+#include "ChatTemplateTestData.h"
 #include "stem/Support/Error.h"
 
 #include <gtest/gtest.h>
 
 using namespace stem;
+using namespace stem::test;
 
 namespace {
-
-const std::vector<ChatMessage> conversation = {{"system", " Be brief. "},
-                                               {"user", "Hi <|im_end|> \n"},
-                                               {"assistant", "Yes\n"},
-                                               {"user", " more "}};
-
-// Friday, 5 July 2024, 09:08:07.
-ChatOptions makeOptions() {
-  ChatOptions options;
-  options.addGenerationPrompt = true;
-  options.bosToken = "<s>";
-  options.eosToken = "</s>";
-  std::tm now = {};
-  now.tm_year = 124;
-  now.tm_mon = 6;
-  now.tm_mday = 5;
-  now.tm_hour = 9;
-  now.tm_min = 8;
-  now.tm_sec = 7;
-  now.tm_wday = 5;
-  now.tm_yday = 186;
-  options.now = now;
-  return options;
-}
-
-struct Case {
-  const char *source;
-  const char *expected;
-};
 
 std::string errorOf(const std::string &source) {
   try {
@@ -52,8 +24,8 @@ std::string errorOf(const std::string &source) {
   return "no error";
 }
 
-void expectErrors(std::initializer_list<Case> cases) {
-  for (const Case &test : cases) {
+void expectErrors(std::initializer_list<TemplateCase> cases) {
+  for (const TemplateCase &test : cases) {
     SCOPED_TRACE(test.source);
     EXPECT_EQ(errorOf(test.source), test.expected);
   }

@@ -10,7 +10,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "stem/Model/ChatTemplate.h"
+#include "ChatTemplateTestData.h"
 #include "stem/Support/Error.h"
 
 #include <fstream>
@@ -18,27 +18,9 @@
 #include <sstream>
 
 using namespace stem;
+using namespace stem::test;
 
 namespace {
-
-// Friday, 5 July 2024, 09:08:07.
-ChatOptions makeOptions() {
-  ChatOptions options;
-  options.addGenerationPrompt = true;
-  options.bosToken = "<s>";
-  options.eosToken = "</s>";
-  std::tm now = {};
-  now.tm_year = 124;
-  now.tm_mon = 6;
-  now.tm_mday = 5;
-  now.tm_hour = 9;
-  now.tm_min = 8;
-  now.tm_sec = 7;
-  now.tm_wday = 5;
-  now.tm_yday = 186;
-  options.now = now;
-  return options;
-}
 
 ChatTemplate load(const std::string &family) {
   std::string path = STEM_TEST_DATA "/chat/" + family + ".jinja";
@@ -58,10 +40,6 @@ std::string render(const std::string &family,
 }
 
 const std::vector<ChatMessage> single = {{"user", "Hi there"}};
-const std::vector<ChatMessage> several = {{"system", " Be brief. "},
-                                          {"user", "Hi <|im_end|> \n"},
-                                          {"assistant", "Yes\n"},
-                                          {"user", " more "}};
 const std::vector<ChatMessage> thoughts = {
     {"user", "a"},
     {"assistant", "<think>\nhm\n</think>\n\nb"},
@@ -74,7 +52,7 @@ const std::vector<ChatMessage> wide = {{"system", "x/no_think y /think"},
 
 TEST(ChatTemplateFamily, Chatml) {
   ChatOptions options = makeOptions();
-  EXPECT_EQ(render("chatml", several, options),
+  EXPECT_EQ(render("chatml", conversation, options),
             "<|im_start|>system\n Be brief. <|im_end|>\n<|im_start|>user\nHi "
             "<|im_end|> "
             "\n<|im_end|>\n<|im_start|>assistant\nYes\n<|im_end|>\n<|im_start|>"
@@ -90,7 +68,7 @@ TEST(ChatTemplateFamily, Chatml) {
 
 TEST(ChatTemplateFamily, Tinyllama) {
   ChatOptions options = makeOptions();
-  EXPECT_EQ(render("tinyllama", several, options),
+  EXPECT_EQ(render("tinyllama", conversation, options),
             "<|system|>\n Be brief. </s>\n<|user|>\nHi <|im_end|> "
             "\n</s>\n<|assistant|>\nYes\n</s>\n<|user|>\n more "
             "</s>\n<|assistant|>\n");
@@ -100,7 +78,7 @@ TEST(ChatTemplateFamily, Tinyllama) {
 
 TEST(ChatTemplateFamily, Olmo2) {
   ChatOptions options = makeOptions();
-  EXPECT_EQ(render("olmo2", several, options),
+  EXPECT_EQ(render("olmo2", conversation, options),
             "<s><|system|>\n Be brief. \n<|user|>\nHi <|im_end|> "
             "\n\n<|assistant|>\nYes\n</s>\n<|user|>\n more \n<|assistant|>\n");
   EXPECT_EQ(render("olmo2", thoughts, options),
@@ -113,7 +91,7 @@ TEST(ChatTemplateFamily, Olmo2) {
 
 TEST(ChatTemplateFamily, Llama2) {
   ChatOptions options = makeOptions();
-  EXPECT_EQ(render("llama2", several, options),
+  EXPECT_EQ(render("llama2", conversation, options),
             "<s>[INST] <<SYS>>\n Be brief. \n<</SYS>>\n\nHi <|im_end|> [/INST] "
             "Yes </s><s>[INST] more [/INST]");
   EXPECT_EQ(render("llama2", single, options), "<s>[INST] Hi there [/INST]");
@@ -131,7 +109,7 @@ TEST(ChatTemplateFamily, Llama2) {
 
 TEST(ChatTemplateFamily, Llama3) {
   ChatOptions options = makeOptions();
-  EXPECT_EQ(render("llama3", several, options),
+  EXPECT_EQ(render("llama3", conversation, options),
             "<s><|start_header_id|>system<|end_header_id|>\n\nToday Date: 05 "
             "Jul 2024\n\nBe "
             "brief.<|eot_id|><|start_header_id|>user<|end_header_id|>\n\nHi "
@@ -153,7 +131,7 @@ TEST(ChatTemplateFamily, Llama3) {
 
 TEST(ChatTemplateFamily, Mistral) {
   ChatOptions options = makeOptions();
-  EXPECT_EQ(render("mistral", several, options),
+  EXPECT_EQ(render("mistral", conversation, options),
             "<s>[INST] Hi <|im_end|> \n[/INST] Yes</s>[INST]  Be brief. \n\n "
             "more [/INST]");
   EXPECT_EQ(render("mistral", single, options), "<s>[INST] Hi there[/INST]");
@@ -175,7 +153,7 @@ TEST(ChatTemplateFamily, Qwen3) {
             "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nb<|im_end|>"
             "\n<|im_start|>user\nc<|im_end|>\n<|im_start|>assistant\n<think>"
             "\nlast\n</think>\n\nd<|im_end|>\n<|im_start|>assistant\n");
-  EXPECT_EQ(render("qwen3", several, options),
+  EXPECT_EQ(render("qwen3", conversation, options),
             "<|im_start|>system\n Be brief. <|im_end|>\n<|im_start|>user\nHi "
             "<|im_end|> "
             "\n<|im_end|>\n<|im_start|>assistant\nYes\n<|im_end|>\n<|im_start|>"
