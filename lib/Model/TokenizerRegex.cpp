@@ -63,67 +63,61 @@ private:
     if (at + 1 == pattern.size())
       refuse("a backslash with nothing after it");
     char c = pattern[at + 1];
+    if (std::string_view("hHKGQECNXyYO").find(c) != std::string_view::npos)
+      refuse(fmt::format("\\{}", c));
+    if (c == 'u')
+      codePoint();
+    else if (c == 'p' || c == 'P' || c == 'x')
+      propertyOrCode();
+    else if (std::string set = shorthand(c, inClass); !set.empty())
+      result += set;
+    else
+      result += pattern.substr(at, 2);
+    at += 2;
+  }
+
+  /// What PCRE2 calls the sets \s, \d, \w and their complements; empty for
+  /// another letter.
+  std::string shorthand(char c, bool inClass) const {
     switch (c) {
     case 's':
-      result += "\\p{White_Space}";
-      break;
+      return "\\p{White_Space}";
     case 'S':
-      result += "\\P{White_Space}";
-      break;
+      return "\\P{White_Space}";
     case 'd':
-      result += "\\p{Nd}";
-      break;
+      return "\\p{Nd}";
     case 'D':
-      result += "\\P{Nd}";
-      break;
+      return "\\P{Nd}";
     case 'w':
-      result += inClass ? WordClass : "[" + std::string(WordClass) + "]";
-      break;
+      return inClass ? WordClass : "[" + std::string(WordClass) + "]";
     case 'W':
       if (inClass)
         refuse("\\W in a character class");
-      result += "[^" + std::string(WordClass) + "]";
-      break;
-    case 'h':
-    case 'H':
-    case 'K':
-    case 'G':
-    case 'Q':
-    case 'E':
-    case 'C':
-    case 'N':
-    case 'X':
-    case 'y':
-    case 'Y':
-    case 'O':
-      refuse(fmt::format("\\{}", c));
-    case 'u': {
-      std::string_view digits = pattern.substr(at + 2, 4);
-      if (digits.size() < 4)
-        refuse("\\u without four digits");
-      result += fmt::format("\\x{{{}}}", digits);
-      at += 4;
-      break;
-    }
-    case 'p':
-    case 'P':
-    case 'x': {
-      result += '\\';
-      result += c;
-      if (pattern.substr(at + 2, 1) == "{") {
-        size_t end = pattern.find('}', at);
-        if (end == std::string_view::npos)
-          refuse("a brace that does not close");
-        result += pattern.substr(at + 2, end + 1 - (at + 2));
-        at = end - 1;
-      }
-      break;
-    }
+      return "[^" + std::string(WordClass) + "]";
     default:
-      result += '\\';
-      result += c;
+      return "";
     }
-    at += 2;
+  }
+
+  /// \uXXXX. Leaves the last two of its bytes to escape().
+  void codePoint() {
+    std::string_view digits = pattern.substr(at + 2, 4);
+    if (digits.size() < 4)
+      refuse("\\u without four digits");
+    result += fmt::format("\\x{{{}}}", digits);
+    at += 4;
+  }
+
+  /// \p{..}, \P{..} and \x{..}, or their short forms.
+  void propertyOrCode() {
+    result += pattern.substr(at, 2);
+    if (pattern.substr(at + 2, 1) != "{")
+      return;
+    size_t end = pattern.find('}', at);
+    if (end == std::string_view::npos)
+      refuse("a brace that does not close");
+    result += pattern.substr(at + 2, end + 1 - (at + 2));
+    at = end - 1;
   }
 
   void characterClass() {
