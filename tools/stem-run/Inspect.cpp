@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// What a folder or a GGUF file holds. Reads headers only, and goes on where a
-// model cannot be run: what stands in the way is part of the answer.
+// What a folder or a GGUF file holds. Goes on where a model cannot be run: what
+// stands in the way is part of the answer.
 //
 //===----------------------------------------------------------------------===//
 
