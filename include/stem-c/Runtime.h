@@ -67,7 +67,8 @@ typedef struct stem_tensor {
 
 /* Threads, the last error, and later devices. One step at a time. */
 typedef struct stem_context stem_context;
-/* Execution stream and event of a device; on the CPU both are trivial. */
+/* Execution stream and event of a device, which has them where the CPU has
+   none: named now, so that devices come without another interface. */
 typedef struct stem_stream stem_stream;
 typedef struct stem_event stem_event;
 
