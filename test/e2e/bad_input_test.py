@@ -10,8 +10,8 @@ import signal
 import subprocess
 import unittest
 
-from e2e import GOLDEN, ModelTest, Tensor, read_tensors, stem_run, \
-    write_tensors
+from e2e import GOLDEN, ModelTest, Tensor, read_tensors, stem_json, \
+    stem_run, write_tensors
 
 
 def limit_files():
@@ -138,8 +138,9 @@ class BadInputTest(ModelTest):
                           self.golden, "--prompt-ids=" + ",".join(["1"] * 300))
         self.assert_fails(["--prompt-ids"], "generate", self.golden,
                           "--prompt-ids=", status=2)
-        self.assert_fails(["prompt is empty"], "generate", self.small,
-                          "--prompt", "")
+        for empty in ["--prompt", ""], ["--prompt="]:
+            self.assert_fails(["prompt is empty"], "generate", self.small,
+                              *empty, "-n", "2")
         self.assert_fails(["no tokenizer", "--prompt-ids"], "generate",
                           self.golden, "--prompt=hello")
 
@@ -279,6 +280,45 @@ class BadInputTest(ModelTest):
                   f"--text={self.write('t', 'text')}"])]:
             with self.subTest(command=command):
                 self.assert_fails(parts + ["--help"], *command, status=2)
+
+    def test_empty_values(self):
+        for option, value, command in [
+                ("--prompt-ids", "IDS", ["generate", "a"]),
+                ("--stop-ids", "IDS", ["generate", "a", "--prompt=b"]),
+                ("--stop", "TEXT", ["generate", "a", "--prompt=b"]),
+                ("--temperature", "FLOAT", ["generate", "a", "--prompt=b"]),
+                ("--count", "N", ["generate", "a", "--prompt=b"]),
+                ("--dtype", "TYPE", ["generate", "a", "--prompt=b"]),
+                ("--cache-dir", "DIR", ["generate", "a", "--prompt=b"]),
+                ("--text", "FILE", ["eval", "a"]),
+                ("--against", "MODEL", ["eval", "a", "--text=b"]),
+                ("--layers", "LAYERS", ["convert", "a", "b"]),
+                ("--init", "KIND", ["convert", "a", "b", "--layers=1"]),
+                ("--repeat", "N", ["bench", "a"])]:
+            for empty in [f"{option}="], [option, ""]:
+                with self.subTest(option=empty):
+                    self.assert_fails(
+                        [f"stem-run {command[0]}: {option}= is empty; give "
+                         f"{option}={value}"],
+                        *command, *empty, "--threads=1", status=2)
+
+    def test_empty_text(self):
+        """The empty prompt is a prompt; a value that looks like an option
+        with an empty value stays a value."""
+        model = self.copy_model()
+        with open(os.path.join(model, "chat_template.jinja"), "w") as file:
+            file.write("{% for m in messages %}[{{ m.content }}]{% endfor %}")
+        def prompts(*options):
+            result = stem_json("generate", model, "-n", 2, *options)
+            return [sequence["prompt_ids"]
+                    for sequence in result.get("sequences", [result])]
+        empty, = prompts("--chat", "--prompt=", "--system=")
+        self.assertEqual([empty], prompts("--chat", "--prompt", ""))
+        self.assertEqual([empty], prompts("--prompt=[]"))
+        self.assertEqual(prompts("--chat", "--prompt=", "--prompt=b"),
+                         [empty, *prompts("--prompt=[b]")])
+        self.assertEqual(prompts("--prompt", "--stop="),
+                         prompts("--prompt=--stop="))
 
     def test_sampling_values(self):
         for option in "--temperature=-1", "--top-p=0", "--top-k=-1", \

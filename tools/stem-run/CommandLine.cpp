@@ -23,6 +23,40 @@ CLI::App *stem::addCommand(CLI::App &app, const std::string &name,
   return command;
 }
 
+static void checkEmptyValue(const CLI::Option &option,
+                            const std::string &name) {
+  const std::string type = option.get_type_name();
+  if (type != "TEXT") // what the checks add follows a colon
+    throw UsageError(fmt::format("{}= is empty; give {}={}", name, name,
+                                 type.substr(0, type.find(':'))));
+}
+
+std::vector<std::string>
+stem::separateEmptyValues(const CLI::App &command,
+                          const std::vector<std::string> &arguments) {
+  std::vector<std::string> result;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const std::string &argument = arguments[i];
+    const bool isAssigned =
+        argument.starts_with("--") && argument.find('=') == argument.size() - 1;
+    const std::string name =
+        isAssigned ? argument.substr(0, argument.size() - 1) : argument;
+    const CLI::Option *option =
+        name.starts_with('-') ? command.get_option_no_throw(name) : nullptr;
+    const bool takesValue = option && option->get_items_expected_max() > 0;
+    if (!takesValue || (!isAssigned && i + 1 == arguments.size())) {
+      result.push_back(argument);
+      continue;
+    }
+    const std::string value = isAssigned ? "" : arguments[++i];
+    if (value.empty())
+      checkEmptyValue(*option, name);
+    result.push_back(name);
+    result.push_back(value);
+  }
+  return result;
+}
+
 void stem::addJsonOption(CLI::App &command, bool &json) {
   command.add_flag("--json", json,
                    "Print the result as one JSON object on standard output; "

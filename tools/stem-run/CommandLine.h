@@ -44,6 +44,13 @@ void addBenchCommand(CLI::App &app);
 CLI::App *addCommand(CLI::App &app, const std::string &name,
                      const std::string &summary, const std::string &footer);
 
+/// The arguments with every "--name=" as the two "--name" and "", since the
+/// parser takes the one for an option without its value. An option of type TEXT
+/// takes the empty text; an empty value of another one is a UsageError.
+std::vector<std::string>
+separateEmptyValues(const CLI::App &command,
+                    const std::vector<std::string> &arguments);
+
 /// --json: the result as one object on standard output, all else on standard
 /// error.
 void addJsonOption(CLI::App &command, bool &json);

@@ -474,7 +474,7 @@ void checkArguments(const CLI::App &command, GenerateArguments &arguments) {
     throw UsageError("--system needs --chat");
   for (const std::string &stop : arguments.stops)
     if (stop.empty())
-      throw UsageError("--stop= is empty");
+      throw UsageError("--stop= is empty; give --stop=TEXT to end before");
   bool samples = false;
   for (const char *name : {"--temperature", "--top-k", "--top-p", "--seed"})
     samples |= command.count(name) > 0;

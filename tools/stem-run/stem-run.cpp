@@ -12,6 +12,7 @@
 
 #include "CommandLine.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <new>
@@ -30,37 +31,36 @@ Start with a dense checkpoint: a Hugging Face folder or a GGUF file.
 
 stem-run COMMAND --help says what a command takes and what comes next.)";
 
-static int usageError(const std::string &message, const CLI::App &app) {
-  std::string command;
-  for (const CLI::App *used : app.get_subcommands())
-    command = " " + used->get_name();
-  fmt::print(stderr, "stem-run{}: {}\nTry: stem-run{} --help\n", command,
-             message, command);
+static int usageError(const std::string &message, const CLI::App *command) {
+  const std::string name = command ? " " + command->get_name() : "";
+  fmt::print(stderr, "stem-run{}: {}\nTry: stem-run{} --help\n", name, message,
+             name);
   return 2;
 }
 
-/// A first word that is no command; empty for none.
-static std::string unknownCommand(const CLI::App &app, int argc, char **argv) {
-  const std::string word = argc > 1 ? argv[1] : "";
-  if (word.empty() || word.front() == '-')
-    return "";
-  for (const CLI::App *command : app.get_subcommands({}))
+static CLI::App *findCommand(CLI::App &app, const std::string &word) {
+  for (CLI::App *command : app.get_subcommands({}))
     if (command->get_name() == word)
-      return "";
-  return word;
+      return command;
+  return nullptr;
 }
 
-static int runCommand(CLI::App &app, int argc, char **argv) {
-  if (const std::string word = unknownCommand(app, argc, argv); !word.empty())
-    return usageError(fmt::format("\"{}\" is no command", word), app);
+static int runCommand(CLI::App &app, std::vector<std::string> arguments) {
+  const std::string word = arguments.empty() ? "" : arguments.front();
+  CLI::App *command = findCommand(app, word);
+  if (!command && !word.empty() && word.front() != '-')
+    return usageError(fmt::format("\"{}\" is no command", word), command);
   try {
-    app.parse(argc, argv);
+    if (command)
+      arguments = separateEmptyValues(*command, arguments);
+    std::reverse(arguments.begin(), arguments.end()); // as parse takes them
+    app.parse(std::move(arguments));
   } catch (const CLI::ParseError &error) {
     if (error.get_exit_code() == 0)
       return app.exit(error);
-    return usageError(error.what(), app);
+    return usageError(error.what(), command);
   } catch (const UsageError &error) {
-    return usageError(error.what(), app);
+    return usageError(error.what(), command);
   }
   return 0;
 }
@@ -79,7 +79,7 @@ int main(int argc, char **argv) {
   addInspectCommand(app);
   addBenchCommand(app);
   try {
-    return runCommand(app, argc, argv);
+    return runCommand(app, {argv + 1, argv + std::max(argc, 1)});
   } catch (const std::bad_alloc &) {
     fmt::print(stderr, "error: out of memory\n");
   } catch (const std::exception &error) {
