@@ -146,6 +146,38 @@ class ConvertTest(ModelTest):
         self.assert_close(table_of(out, 1).row(5),
                           [v + 2 for v in table_of(plain, 1).row(5)])
 
+    def test_left_out_is_named(self):
+        source = self.copy_model(source=self.model)
+        tensors = read_tensors(os.path.join(source, "model.safetensors"))
+        rotary = "model.layers.0.self_attn.rotary_emb.inv_freq"
+        tensors[rotary] = Tensor("F32", [4], [1.0] * 4)
+        write_tensors(os.path.join(source, "model.safetensors"), tensors)
+        out, result = self.convert("--layers=1", "--init=row-mean",
+                                   model=source)
+        self.assertEqual(result["left_out"], [rotary])
+        self.assertEqual(result["replaced"],
+                         ["model.layers.1.mlp.up_proj.weight"])
+        with open(os.path.join(out, "model.safetensors.index.json")) as file:
+            self.assertNotIn(rotary, json.load(file)["weight_map"])
+        self.assertEqual(
+            stem_json("import", source, self.path("copy"))["left_out"],
+            [rotary])
+        # What a folder links, it does not list: both are named again.
+        again = stem_json("convert", out, self.path("again"), "--layers=2",
+                          "--init=row-mean")
+        self.assertEqual(again["left_out"],
+                         ["model.layers.0.self_attn.rotary_emb.inv_freq",
+                          "model.layers.1.mlp.up_proj.weight"])
+        for command, *options in ["import"], ["convert", "--layers=1",
+                                              "--init=row-mean"]:
+            text = stem_run(command, source, self.path(f"text-{command}"),
+                            *options).stdout
+            self.assertIn(f"left out, without effect: {rotary}", text)
+
+    def test_nothing_left_out(self):
+        _, result = self.convert("--layers=1", "--init=row-mean")
+        self.assertEqual(result["left_out"], [])
+
     def test_import_and_types(self):
         out = self.path("bf16")
         result = stem_json("import", self.model, out, "--dtype=bf16")

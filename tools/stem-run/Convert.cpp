@@ -81,6 +81,7 @@ private:
   std::vector<uint64_t> layers;
   GraphConversion graph;
   DType rowType;
+  std::vector<std::string> leftOut;
   std::vector<const TensorInfo *> copied; ///< from a GGUF file
   std::vector<TensorInfo> tables;
   RoundingError rounding;
@@ -94,7 +95,7 @@ Convert::Convert(const ConvertArguments &arguments)
       layers(chooseLayers(arguments.layers, checkpoint.config())),
       graph(convertGraph(checkpoint, layers, arguments.init.kind,
                          arguments.dumpDirectory)),
-      rowType(chooseRowType()) {}
+      rowType(chooseRowType()), leftOut(tensorsLeftOut(checkpoint)) {}
 
 /// The model's own type unless asked; one type for all tables of a model.
 DType Convert::chooseRowType() const {
@@ -284,6 +285,8 @@ void Convert::report(double seconds) const {
                  {"converted", layers},
                  {"init", arguments.init.kind},
                  {"row_dtype", dtypeConfigName(rowType)},
+                 {"replaced", graph.dropped},
+                 {"left_out", leftOut},
                  {"before", modelCostJson(before)},
                  {"after", modelCostJson(after)},
                  {"seconds", seconds},
@@ -295,6 +298,7 @@ void Convert::report(double seconds) const {
              checkpoint.config().layerCount(),
              fmt::join(section().layers, ", "), dtypeConfigName(rowType),
              formatSeconds(seconds));
+  printLeftOut(leftOut);
   printCosts(before, after);
 }
 
@@ -336,7 +340,8 @@ void stem::addConvertCommand(CLI::App &app) {
       ->add_option("--layers", arguments->layers,
                    "1/3 (layers 2, 5, 8, ...), 1/2 (1, 3, 5, ...), all (all "
                    "but the first), or a list like 2,5,8; counted from 0")
-      ->required();
+      ->required()
+      ->type_name("LAYERS");
   command
       ->add_option("--init", arguments->init.kind,
                    "What the rows start from: embedding, row-mean or xavier")

@@ -17,9 +17,6 @@
 #include "stem/Support/Error.h"
 #include "stem/Support/Format.h"
 
-#include <algorithm>
-#include <fmt/ranges.h>
-
 using namespace stem;
 namespace fs = std::filesystem;
 
@@ -67,11 +64,8 @@ private:
 
 Import::Import(const ImportArguments &arguments)
     : arguments(arguments), writer(arguments.out, {.force = arguments.force}),
-      checkpoint(openModel(arguments.source)), types(checkpoint, wantedType()) {
-  leftOut = checkpoint.weights().ignored;
-  for (const TensorInfo &tensor : checkpoint.tensors().unlisted())
-    leftOut.push_back(tensor.name);
-}
+      checkpoint(openModel(arguments.source)), types(checkpoint, wantedType()),
+      leftOut(tensorsLeftOut(checkpoint)) {}
 
 std::optional<DType> Import::wantedType() const {
   if (arguments.dtype == "keep")
@@ -183,8 +177,7 @@ void Import::report() const {
                "at most {:.2g}{}\n",
                rounding.relative(), rounding.largest,
                rounding.tensor.empty() ? "" : " in " + rounding.tensor);
-  if (!leftOut.empty())
-    fmt::print("  left out, without effect: {}\n", fmt::join(leftOut, ", "));
+  printLeftOut(leftOut);
 }
 
 } // namespace

@@ -14,7 +14,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
+#include <set>
 
 using namespace stem;
 
@@ -47,6 +49,19 @@ uint64_t stem::bytesAs(const TensorInfo &tensor, DType type) {
     fail("tensor \"{}\" {} is too large for {}", tensor.name,
          formatShape(tensor.shape), dtypeName(type));
   return *bytes;
+}
+
+std::vector<std::string> stem::tensorsLeftOut(const Checkpoint &checkpoint) {
+  const std::vector<std::string> &ignored = checkpoint.weights().ignored;
+  std::set<std::string> names(ignored.begin(), ignored.end());
+  for (const TensorInfo &tensor : checkpoint.tensors().unlisted())
+    names.insert(tensor.name);
+  return {names.begin(), names.end()};
+}
+
+void stem::printLeftOut(const std::vector<std::string> &names) {
+  if (!names.empty())
+    fmt::print("  left out, without effect: {}\n", fmt::join(names, ", "));
 }
 
 static void addErrors(RoundingError &rounding, const std::string &tensor,

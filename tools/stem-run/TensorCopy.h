@@ -14,6 +14,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace stem {
 
@@ -49,6 +50,13 @@ using BytesDone = std::function<void(uint64_t)>;
 void copyTensor(const TensorSource &source, const TensorInfo &tensor,
                 DType type, ModelFolderWriter &writer, RoundingError &rounding,
                 const BytesDone &onBytes);
+
+/// The tensors of the source without effect on the model, which a new folder
+/// does not list: rotary tables, a tied head that repeats the embedding.
+std::vector<std::string> tensorsLeftOut(const Checkpoint &checkpoint);
+
+/// One line on standard output that names them; none when there are none.
+void printLeftOut(const std::vector<std::string> &names);
 
 /// Bytes that the tensor takes in `type`.
 uint64_t bytesAs(const TensorInfo &tensor, DType type);
