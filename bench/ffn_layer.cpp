@@ -21,6 +21,8 @@
 #include "stem/Runtime/Context.h"
 #include "stem/Runtime/Module.h"
 #include "stem/Runtime/Pack.h"
+#include "stem/Runtime/Parallel.h"
+#include "stem/Runtime/Tensor.h"
 #include "stem/Support/Error.h"
 #include "stem/Target/HostCompiler.h"
 
@@ -95,28 +97,6 @@ struct Packed {
   stem_packed handle;
 };
 
-stem_tensor matrix(void *data, stem_dtype dtype, int64_t rows,
-                   int64_t columns) {
-  stem_tensor tensor = {};
-  tensor.data = data;
-  tensor.dtype = dtype;
-  tensor.rank = columns > 0 ? 2 : 1;
-  tensor.sizes[0] = rows;
-  tensor.strides[0] = columns > 0 ? columns : 1;
-  if (columns > 0) {
-    tensor.sizes[1] = columns;
-    tensor.strides[1] = 1;
-  }
-  return tensor;
-}
-
-stem_tensor handleOf(void *object) {
-  stem_tensor tensor = {};
-  tensor.data = object;
-  tensor.dtype = STEM_HANDLE;
-  return tensor;
-}
-
 /// One compiled layer and all that it reads and writes.
 class Layer {
 public:
@@ -165,29 +145,28 @@ private:
     options.useCache = false;
     HostCompileResult result = compileForHost(*ir, options);
     module = std::make_unique<Module>(result.path.string(), context);
-    std::filesystem::remove(result.path);
     entry = module->find("layer");
     for (int64_t i = 0; i < entry->argument_count; ++i)
       arguments.push_back(bind(entry->arguments[i]));
-    arena = Arena(entry->fixed_bytes + sizes.tokens * entry->bytes_per_token +
-                      stem_context_threads(context) * entry->bytes_per_thread,
+    arena = Arena(arenaBytes(*entry, sizes.tokens, /*outputs=*/0,
+                             stem_context_threads(context)),
                   "the arena");
   }
 
   stem_tensor bind(const stem_argument &argument) {
     std::string_view name = argument.name, key = argument.key;
     if (argument.kind == STEM_ARG_STORE)
-      return handleOf(store);
+      return handleTensor(store);
     if (argument.packed)
-      return handleOf(key == "gate"   ? &gate.handle
-                      : key == "down" ? &down.handle
-                                      : &up.handle);
+      return handleTensor(key == "gate"   ? &gate.handle
+                          : key == "down" ? &down.handle
+                                          : &up.handle);
     if (key == "norm")
-      return matrix(norm.data(), STEM_F32, sizes.d, 0);
+      return denseTensor(norm.data(), STEM_F32, {sizes.d});
     if (name == "ids")
-      return matrix(ids.data(), STEM_I32, sizes.tokens, 0);
-    return matrix(name == "x" ? x.data() : out.data(), STEM_F32, sizes.tokens,
-                  sizes.d);
+      return denseTensor(ids.data(), STEM_I32, {sizes.tokens});
+    return denseTensor(name == "x" ? x.data() : out.data(), STEM_F32,
+                       {sizes.tokens, sizes.d});
   }
 
   stem_context *context;
@@ -211,12 +190,8 @@ public:
         scratch(bench::filled(stem_context_threads(context) * tileBytes())) {}
 
   void run() {
-    stem_parallel_for(
-        context, sizes.tokens / kTile,
-        [](void *self, int64_t task, int64_t thread) {
-          static_cast<Products *>(self)->tile(task, thread);
-        },
-        this);
+    parallelFor(context, sizes.tokens / kTile,
+                [&](int64_t task, int64_t thread) { tile(task, thread); });
   }
 
 private:

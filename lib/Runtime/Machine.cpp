@@ -8,6 +8,7 @@
 #include "stem/Runtime/Machine.h"
 #include "stem/Runtime/Arena.h"
 #include "stem/Runtime/Pack.h"
+#include "stem/Runtime/Parallel.h"
 #include "stem/Support/Error.h"
 
 #include <algorithm>
@@ -44,16 +45,15 @@ struct Reading {
 
   static constexpr int64_t chunkWords = (1 << 20) / 8;
 
-  static void run(void *captures, int64_t task, int64_t thread) {
-    auto &self = *static_cast<Reading *>(captures);
-    const uint64_t *chunk = self.words + task * chunkWords;
+  void run(int64_t task) {
+    const uint64_t *chunk = words + task * chunkWords;
     // Eight sums: the additions of a line do not wait for each other.
     uint64_t sums[8] = {};
     for (int64_t i = 0; i < chunkWords; i += 8)
       for (int64_t j = 0; j < 8; ++j)
         sums[j] += chunk[i + j];
-    for (uint64_t sum : sums)
-      self.sum.fetch_add(sum, std::memory_order_relaxed);
+    for (uint64_t part : sums)
+      sum.fetch_add(part, std::memory_order_relaxed);
   }
 };
 
@@ -65,12 +65,11 @@ struct Multiplying {
   Arena a, b, c;
 
   /// Each thread has a C of its own; A and B are shared and read only.
-  static void run(void *captures, int64_t task, int64_t thread) {
-    auto &self = *static_cast<Multiplying *>(captures);
-    float *out = static_cast<float *>(self.c.data()) + thread * m * n;
+  void run(int64_t thread) {
+    float *out = static_cast<float *>(c.data()) + thread * m * n;
     for (int64_t i = 0; i < repeats; ++i)
-      stem_packed_matmul(self.context, self.a.data(), k, self.b.data(),
-                         self.dtype, k, n, 0, 0, out, n, m, k, n, 0);
+      stem_packed_matmul(context, a.data(), k, b.data(), dtype, k, n, 0, 0, out,
+                         n, m, k, n, 0);
   }
 };
 
@@ -90,8 +89,9 @@ double stem::measureReadBandwidth(stem_context *context) {
   Arena buffer(chunks * chunkBytes, "measuring the read bandwidth");
   std::memset(buffer.data(), 1, chunks * chunkBytes);
   Reading reading = {static_cast<const uint64_t *>(buffer.data())};
-  double seconds = bestSeconds(
-      [&] { stem_parallel_for(context, chunks, Reading::run, &reading); });
+  double seconds = bestSeconds([&] {
+    parallelFor(context, chunks, [&](int64_t task) { reading.run(task); });
+  });
   return static_cast<double>(chunks * chunkBytes) / seconds;
 }
 
@@ -102,8 +102,10 @@ double stem::measureMatrixRate(stem_context *context, stem_dtype dtype) {
   M work = {context, dtype, Arena(M::m * M::k * 4, "measuring the matrix rate"),
             Arena(packedBytes(dtype, M::k, M::n), "measuring the matrix rate"),
             Arena(threads * M::m * M::n * 4, "measuring the matrix rate")};
-  double seconds =
-      bestSeconds([&] { stem_parallel_for(context, threads, M::run, &work); });
+  double seconds = bestSeconds([&] {
+    parallelFor(context, threads,
+                [&](int64_t task, int64_t thread) { work.run(thread); });
+  });
   return 2.0 * M::m * M::k * M::n * M::repeats * static_cast<double>(threads) /
          seconds;
 }

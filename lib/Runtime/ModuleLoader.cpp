@@ -102,6 +102,28 @@ const stem_module *Module::query(const stem_context *context) const {
   return module;
 }
 
+int64_t stem::arenaBytes(const stem_entry &entry, int64_t tokens,
+                         int64_t outputs, int64_t threads) {
+  int64_t sum = entry.fixed_bytes;
+  bool isSize = sum >= 0;
+  auto add = [&](int64_t count, int64_t bytes) {
+    int64_t product = 0;
+    isSize = isSize && count >= 0 && bytes >= 0 &&
+             !__builtin_mul_overflow(count, bytes, &product) &&
+             !__builtin_add_overflow(sum, product, &sum);
+  };
+  add(tokens, entry.bytes_per_token);
+  add(outputs, entry.bytes_per_output);
+  add(threads, entry.bytes_per_thread);
+  if (!isSize)
+    fail("entry '{}' of the compiled module asks for {} bytes and {} for each "
+         "of {} tokens, {} for each of {} outputs, {} for each of {} threads, "
+         "which is no size; the module is damaged, compile it again",
+         entry.name, entry.fixed_bytes, entry.bytes_per_token, tokens,
+         entry.bytes_per_output, outputs, entry.bytes_per_thread, threads);
+  return sum;
+}
+
 Module::~Module() {
   if (handle)
     dlclose(handle);

@@ -9,22 +9,15 @@
 
 #include "stem/Runtime/Context.h"
 #include "stem/Runtime/Pack.h"
+#include "stem/Runtime/Parallel.h"
+#include "stem/Runtime/Tensor.h"
 #include "stem/Support/Error.h"
-
-#include <atomic>
-#include <exception>
-#include <functional>
-#include <mutex>
 
 using namespace stem;
 
 namespace {
 
 constexpr int64_t kAlignment = 64;
-
-int64_t alignUp(int64_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-}
 
 int64_t elementBytes(int32_t dtype) {
   switch (dtype) {
@@ -39,36 +32,42 @@ int64_t elementBytes(int32_t dtype) {
   }
 }
 
-int64_t plainElements(const stem_argument &argument) {
-  int64_t count = 1;
-  for (int32_t i = 0; i < argument.rank; ++i)
-    count *= argument.sizes[i];
-  return count;
+/// The numbers of a module come from a file, and memory is laid out by them.
+[[noreturn]] void refuseSize(const char *key, const char *why) {
+  fail("the compiled module is damaged: tensor '{}' {}; compile it again "
+       "(--no-compile-cache)",
+       key, why);
 }
 
-/// Runs body(task) on all threads; the first exception comes out.
-void forEachTask(stem_context *context, int64_t tasks,
-                 const std::function<void(int64_t)> &body) {
-  struct State {
-    const std::function<void(int64_t)> &body;
-    std::mutex mutex;
-    std::exception_ptr error;
-  } state = {body, {}, nullptr};
-  stem_parallel_for(
-      context, tasks,
-      [](void *captures, int64_t task, int64_t) {
-        auto &state = *static_cast<State *>(captures);
-        try {
-          state.body(task);
-        } catch (...) {
-          std::lock_guard<std::mutex> lock(state.mutex);
-          if (!state.error)
-            state.error = std::current_exception();
-        }
-      },
-      &state);
-  if (state.error)
-    std::rethrow_exception(state.error);
+int64_t plainBytes(const char *key, int32_t dtype,
+                   std::span<const int64_t> sizes) {
+  int64_t bytes = elementBytes(dtype);
+  for (int64_t size : sizes)
+    if (size < 0 || __builtin_mul_overflow(bytes, size, &bytes))
+      refuseSize(key, "has no size in bytes");
+  return bytes;
+}
+
+int64_t bytesOf(const stem_argument &argument) {
+  if (argument.rank < 0 || argument.rank > STEM_MAX_RANK ||
+      (argument.packed && argument.rank != 2))
+    refuseSize(argument.key, "has a rank that none has");
+  std::span sizes(argument.sizes, static_cast<size_t>(argument.rank));
+  int64_t plain = plainBytes(argument.key, argument.dtype, sizes);
+  return argument.packed ? packedBytes(static_cast<stem_dtype>(argument.dtype),
+                                       sizes[0], sizes[1])
+                         : plain;
+}
+
+/// What is read goes where the module's numbers say.
+void checkElements(const TensorInfo &info, std::span<const int64_t> sizes) {
+  uint64_t wanted = 1;
+  for (int64_t size : sizes)
+    wanted *= static_cast<uint64_t>(size);
+  if (info.elements() != wanted)
+    fail("tensor \"{}\" {} has {} elements, but the compiled module takes {}; "
+         "compile it again (--no-compile-cache)",
+         info.name, formatShape(info.shape), info.elements(), wanted);
 }
 
 /// Rows of one task: about a megabyte.
@@ -79,10 +78,15 @@ int64_t rowsPerTask(int64_t rowElements) {
 /// Packs `[N, K]` rows as they are read.
 void loadPacked(const TensorSource &source, const TensorInfo &info,
                 const PackTarget &target, stem_context *context) {
+  if (info.rowElements() != static_cast<uint64_t>(target.k))
+    fail("tensor \"{}\" {} is not the transpose of the packed {} x {} matrix "
+         "that the compiled module takes; compile it again "
+         "(--no-compile-cache)",
+         info.name, formatShape(info.shape), target.k, target.n);
   int64_t step = rowsPerTask(target.k);
   int64_t tasks = (target.n + step - 1) / step;
   bool isF32 = target.dtype == STEM_F32;
-  forEachTask(context, tasks, [&](int64_t task) {
+  parallelFor(context, tasks, [&](int64_t task) {
     int64_t first = task * step;
     int64_t count = std::min(step, target.n - first);
     std::vector<float> wide(isF32 ? count * target.k : 0);
@@ -105,7 +109,7 @@ void loadPlain(const TensorSource &source, const TensorInfo &info,
   int64_t rows = info.rows(), rowElements = info.rowElements();
   int64_t step = rowsPerTask(rowElements);
   int64_t rowBytes = rowElements * elementBytes(dtype);
-  forEachTask(context, (rows + step - 1) / step, [&](int64_t task) {
+  parallelFor(context, (rows + step - 1) / step, [&](int64_t task) {
     int64_t first = task * step;
     int64_t count = std::min(step, rows - first);
     std::byte *out = target + first * rowBytes;
@@ -127,6 +131,11 @@ EngineWeights::EngineWeights(std::span<const stem_entry *const> entries,
                              std::span<const stem_table_info> tableInfos)
     : tables(tableInfos.begin(), tableInfos.end()) {
   int64_t offset = 0;
+  auto advance = [&offset](const char *key, int64_t bytes) {
+    if (__builtin_add_overflow(offset, bytes, &offset) ||
+        __builtin_add_overflow(offset, -offset & (kAlignment - 1), &offset))
+      refuseSize(key, "does not fit behind the others");
+  };
   for (const stem_entry *entry : entries) {
     for (int64_t i = 0; i < entry->argument_count; ++i) {
       const stem_argument &argument = entry->arguments[i];
@@ -135,19 +144,15 @@ EngineWeights::EngineWeights(std::span<const stem_entry *const> entries,
       std::pair<std::string, bool> key = {argument.key, argument.packed != 0};
       if (slots.contains(key))
         continue;
-      int64_t bytes =
-          argument.packed
-              ? packedBytes(static_cast<stem_dtype>(argument.dtype),
-                            argument.sizes[0], argument.sizes[1])
-              : plainElements(argument) * elementBytes(argument.dtype);
-      slots[key] = {argument, offset, bytes, {}};
-      offset += alignUp(bytes);
+      slots[key] = {argument, offset, {}};
+      advance(argument.key, bytesOf(argument));
     }
   }
   bytesOfParameters = offset;
   for (const stem_table_info &table : tables) {
     tableOffsets.push_back(offset);
-    offset += alignUp(table.rows * table.columns * elementBytes(table.dtype));
+    const int64_t sizes[] = {table.rows, table.columns};
+    advance(table.key, plainBytes(table.key, table.dtype, sizes));
   }
   bytesOfTables = offset - bytesOfParameters;
 }
@@ -157,6 +162,7 @@ void EngineWeights::loadSlot(Slot &slot, const TensorSource &source,
   const stem_argument &argument = slot.argument;
   const TensorInfo &info = source.get(argument.key);
   std::byte *target = static_cast<std::byte *>(memory.data()) + slot.offset;
+  checkElements(info, {argument.sizes, static_cast<size_t>(argument.rank)});
   if (!argument.packed) {
     loadPlain(source, info, argument.dtype, target, context);
     return;
@@ -175,6 +181,8 @@ void EngineWeights::load(const TensorSource &source, stem_context *context) {
     loadSlot(slot, source, context);
   for (size_t i = 0; i < tables.size(); ++i) {
     const TensorInfo &info = source.get(tables[i].key);
+    const int64_t sizes[] = {tables[i].rows, tables[i].columns};
+    checkElements(info, sizes);
     loadPlain(source, info, tables[i].dtype,
               static_cast<std::byte *>(memory.data()) + tableOffsets[i],
               context);
@@ -183,22 +191,10 @@ void EngineWeights::load(const TensorSource &source, stem_context *context) {
 
 stem_tensor EngineWeights::tensor(const stem_argument &argument) const {
   const Slot &slot = slots.at({argument.key, argument.packed != 0});
-  stem_tensor result = {};
-  if (argument.packed) {
-    result.data = const_cast<stem_packed *>(&slot.packed);
-    result.dtype = STEM_HANDLE;
-    return result;
-  }
-  result.data = static_cast<std::byte *>(memory.data()) + slot.offset;
-  result.dtype = argument.dtype;
-  result.rank = argument.rank;
-  int64_t stride = 1;
-  for (int32_t i = argument.rank - 1; i >= 0; --i) {
-    result.sizes[i] = argument.sizes[i];
-    result.strides[i] = stride;
-    stride *= argument.sizes[i];
-  }
-  return result;
+  if (argument.packed)
+    return handleTensor(const_cast<stem_packed *>(&slot.packed));
+  return denseTensor(static_cast<std::byte *>(memory.data()) + slot.offset,
+                     argument.dtype, argument.sizes, argument.rank);
 }
 
 void EngineWeights::openTables(stem_context *context,

@@ -45,7 +45,6 @@ private:
   struct Slot {
     stem_argument argument;
     int64_t offset;
-    int64_t bytes;
     stem_packed packed; ///< what a packed argument points to, once loaded
   };
 

@@ -7,7 +7,6 @@
 
 #include "Eval.h"
 
-#include "Json.h"
 #include "Progress.h"
 #include "Statistics.h"
 #include "Tokenizing.h"
@@ -56,12 +55,21 @@ std::string EvalProtocol::describe() const {
                      addsEnd ? "added" : "not added");
 }
 
+Json EvalProtocol::toJson() const {
+  return {{"ctx", context},
+          {"stride", stride},
+          {"begin_token_added", addsBegin},
+          {"end_token_added", addsEnd},
+          {"special_tokens_parsed", parsesSpecial}};
+}
+
 EvalProtocol stem::chooseProtocol(const EvalArguments &arguments,
                                   const ModelConfig &config,
                                   const Tokenizer &tokenizer) {
   const int64_t limit = static_cast<int64_t>(config.maxPositions);
   EvalProtocol protocol{arguments.context, arguments.stride,
-                        tokenizer.addsBeginToken(), tokenizer.addsEndToken()};
+                        tokenizer.addsBeginToken(), tokenizer.addsEndToken(),
+                        arguments.special};
   if (protocol.context == 0)
     protocol.context = limit ? std::min<int64_t>(2048, limit) : 2048;
   if (limit && protocol.context > limit)
@@ -184,12 +192,7 @@ void stem::evaluateTexts(const EvalArguments &arguments) {
   if (arguments.json) {
     Json json = resultObject("eval");
     json.update({{"model", arguments.model.string()},
-                 {"protocol",
-                  {{"ctx", protocol.context},
-                   {"stride", protocol.stride},
-                   {"begin_token_added", protocol.addsBegin},
-                   {"end_token_added", protocol.addsEnd},
-                   {"special_tokens_parsed", arguments.special}}},
+                 {"protocol", protocol.toJson()},
                  {"files", Json::array()},
                  {"tokens_per_second", rate},
                  {"engine", engineJson(engine->report())},

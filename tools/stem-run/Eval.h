@@ -9,6 +9,7 @@
 #define STEM_TOOLS_STEM_RUN_EVAL_H
 
 #include "CommandLine.h"
+#include "Json.h"
 #include "Windows.h"
 #include "stem/Model/Tokenizer.h"
 
@@ -57,8 +58,10 @@ struct EvalProtocol {
   int64_t stride;
   bool addsBegin;
   bool addsEnd;
+  bool parsesSpecial; ///< special tokens spelled in a text are tokens
   /// One line that says all of it.
   std::string describe() const;
+  Json toJson() const;
 };
 EvalProtocol chooseProtocol(const EvalArguments &arguments,
                             const ModelConfig &config,

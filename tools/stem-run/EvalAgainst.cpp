@@ -7,13 +7,12 @@
 
 #include "Eval.h"
 
-#include "Json.h"
-#include "ParallelFor.h"
 #include "Progress.h"
 #include "Statistics.h"
 #include "Tokenizing.h"
 #include "stem/Runtime/Arena.h"
 #include "stem/Runtime/Context.h"
+#include "stem/Runtime/Parallel.h"
 
 #include <algorithm>
 #include <cmath>
@@ -232,12 +231,7 @@ void Comparison::report() const {
     json.update(
         {{"model", arguments.model.string()},
          {"against", arguments.against.string()},
-         {"protocol",
-          {{"ctx", protocol.context},
-           {"stride", protocol.stride},
-           {"begin_token_added", protocol.addsBegin},
-           {"end_token_added", protocol.addsEnd},
-           {"special_tokens_parsed", arguments.special}}},
+         {"protocol", protocol.toJson()},
          {"files", Json::array()},
          {"mean_kl", finiteOrNull(divergence / tokens)},
          {"top1_agreement", sameTop / tokens},

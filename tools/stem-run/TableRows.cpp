@@ -7,9 +7,9 @@
 
 #include "TableRows.h"
 
-#include "ParallelFor.h"
 #include "stem/Runtime/Arena.h"
 #include "stem/Runtime/Pack.h"
+#include "stem/Runtime/Parallel.h"
 #include "stem/Runtime/Philox.h"
 #include "stem/Support/Error.h"
 

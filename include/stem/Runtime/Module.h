@@ -16,6 +16,11 @@
 
 namespace stem {
 
+/// Bytes of the arena of a step. An Error when the entry's numbers, which come
+/// from a file, give no size.
+STEM_EXPORT int64_t arenaBytes(const stem_entry &entry, int64_t tokens,
+                               int64_t outputs, int64_t threads);
+
 /// A compiled module: a shared object that exports stem_module_query. Its code
 /// is unloaded with it. The module resolves the runtime's C interface in the
 /// process, so the program must be linked with libStemRuntime.

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "TestSupport.h"
+#include "stem/Runtime/Parallel.h"
 
 #include <algorithm>
 #include <atomic>
@@ -171,6 +172,30 @@ TEST(Parallel, NothingToRunIsHarmless) {
   Visits visits(3);
   stem_parallel_for(nullptr, 3, Visits::run, &visits);
   EXPECT_EQ(visits.order.size(), 3u);
+}
+
+TEST(ParallelFor, GivesTheThreadToABodyThatTakesIt) {
+  ContextPtr context = createContext(2);
+  std::vector<int> tasks(100), threads(2);
+  parallelFor(context.get(), 100, [&](int64_t task) { ++tasks[task]; });
+  EXPECT_EQ(tasks, std::vector<int>(100, 1));
+  parallelFor(context.get(), 100,
+              [&](int64_t task, int64_t thread) { ++threads.at(thread); });
+  EXPECT_EQ(threads[0] + threads[1], 100);
+}
+
+TEST(ParallelFor, AnExceptionComesOutAfterAllTasks) {
+  ContextPtr context = createContext(2);
+  std::atomic<int> ran = 0;
+  expectContains(errorOf([&] {
+                   parallelFor(context.get(), 50, [&](int64_t task) {
+                     ++ran;
+                     if (task % 10 == 3)
+                       fail("a task failed");
+                   });
+                 }),
+                 "a task failed");
+  EXPECT_EQ(ran, 50);
 }
 
 TEST(Parallel, OneOpenMPRuntimeInTheProcess) {

@@ -61,6 +61,33 @@ TEST(Module, FindsEntriesAndResolvesTheRuntime) {
   EXPECT_EQ(other.path(), modulePath("Good"));
 }
 
+TEST(Module, ArenaBytesAreChecked) {
+  auto bytes = [](int64_t fixed, int64_t token, int64_t output,
+                  int64_t thread) {
+    stem_entry entry = {};
+    entry.name = "step";
+    entry.fixed_bytes = fixed;
+    entry.bytes_per_token = token;
+    entry.bytes_per_output = output;
+    entry.bytes_per_thread = thread;
+    return arenaBytes(entry, /*tokens=*/64, /*outputs=*/2, /*threads=*/3);
+  };
+  EXPECT_EQ(bytes(1000, 10, 5, 7), 1000 + 640 + 10 + 21);
+  EXPECT_EQ(bytes(INT64_MAX, 0, 0, 0), INT64_MAX);
+  auto error = [&](int64_t fixed, int64_t token, int64_t output,
+                   int64_t thread) {
+    return errorOf([&] { bytes(fixed, token, output, thread); });
+  };
+  expectContains(error(-1, 0, 0, 0), "entry 'step' of the compiled module asks "
+                                     "for -1 bytes and 0 for each of 64 "
+                                     "tokens");
+  expectContains(error(0, -64, 0, 0), "which is no size");
+  expectContains(error(0, 0, -1, 0), "-1 for each of 2 outputs");
+  expectContains(error(0, 0, 0, -1), "-1 for each of 3 threads");
+  expectContains(error(INT64_MAX, 1, 0, 0), "is damaged, compile it again");
+  expectContains(error(0, INT64_MAX / 2, 0, 0), "is damaged");
+}
+
 TEST(Module, SaysWhatIsWrong) {
   expectContains(loadError("/nowhere/module.so"),
                  "cannot open the compiled module '/nowhere/module.so': No "

@@ -1,0 +1,103 @@
+//===- EngineWeightsTest.cpp - Sizes that a module asks for ---------------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "EngineWeights.h"
+#include "EngineTestSupport.h"
+
+using namespace stem;
+using namespace stem::test;
+
+namespace {
+
+constexpr int64_t kHuge = int64_t(1) << 62;
+
+stem_argument param(const char *key, std::initializer_list<int64_t> sizes,
+                    bool packed = false, int32_t dtype = STEM_F32) {
+  stem_argument argument = {};
+  argument.name = argument.key = key;
+  argument.kind = STEM_ARG_PARAM;
+  argument.dtype = dtype;
+  argument.packed = packed;
+  argument.rank = static_cast<int32_t>(sizes.size());
+  std::copy(sizes.begin(), sizes.end(), argument.sizes);
+  return argument;
+}
+
+EngineWeights layOut(std::vector<stem_argument> arguments,
+                     std::vector<stem_table_info> tables = {}) {
+  stem_entry entry = {};
+  entry.name = "step";
+  entry.arguments = arguments.data();
+  entry.argument_count = static_cast<int64_t>(arguments.size());
+  const stem_entry *entries[] = {&entry};
+  return EngineWeights(entries, tables);
+}
+
+stem_table_info table(int64_t rows, int64_t columns) {
+  return {"t", "t", rows, columns, STEM_BF16, 0};
+}
+
+TEST(EngineWeights, SizesAreThoseOfTheParts) {
+  const EngineWeights weights = layOut(
+      {param("a", {3}), param("b", {5, 8}, /*packed=*/true), param("a", {3})},
+      {table(10, 7), table(1, 1)});
+  EXPECT_EQ(weights.parameterBytes(), 64 + 5 * STEM_PANEL * 4);
+  EXPECT_EQ(weights.tableBytes(), 192 + 64);
+}
+
+TEST(EngineWeights, RefusesSizesThatCannotBe) {
+  EXPECT_ERROR(layOut({param("a", {-1, 4})}), "damaged", "'a'", "no size",
+               "compile it again");
+  EXPECT_ERROR(layOut({param("a", {kHuge, 4})}), "'a'", "no size");
+  EXPECT_ERROR(layOut({param("a", {kHuge, kHuge, 0})}), "'a'", "no size");
+  EXPECT_ERROR(layOut({param("a", {kHuge, 4}, /*packed=*/true)}), "no size");
+  EXPECT_ERROR(layOut({param("a", {4}, /*packed=*/true)}), "'a'", "a rank");
+  stem_argument wide = param("a", {4});
+  wide.rank = STEM_MAX_RANK + 1;
+  EXPECT_ERROR(layOut({wide}), "'a'", "a rank");
+  wide.rank = -1;
+  EXPECT_ERROR(layOut({wide}), "'a'", "a rank");
+  EXPECT_ERROR(layOut({param("a", {4}, false, STEM_HANDLE)}), "type 5");
+  EXPECT_ERROR(layOut({}, {table(-5, 7)}), "'t'", "no size");
+  EXPECT_ERROR(layOut({}, {table(kHuge, 4)}), "'t'", "no size");
+}
+
+TEST(EngineWeights, RefusesSumsThatCannotBe) {
+  const int64_t most = INT64_MAX / 4;
+  EXPECT_ERROR(layOut({param("a", {most - 16}), param("b", {most - 16})}),
+               "'b'", "does not fit");
+  EXPECT_ERROR(layOut({param("a", {most})}), "'a'", "does not fit");
+  EXPECT_ERROR(layOut({param("a", {most - 16})}, {table(kHuge / 2, 1)}), "'t'",
+               "does not fit");
+}
+
+/// What is in the checkpoint does not go beyond what was laid out.
+TEST(EngineWeights, RefusesOtherShapesThanTheCheckpoints) {
+  const Checkpoint checkpoint = Checkpoint::open(goldenFolder("stem_llama"));
+  const ContextPtr context = createContext(1);
+  const auto load = [&](EngineWeights weights) {
+    weights.load(checkpoint.tensors(), context.get());
+  };
+  const char *norm = "model.norm.weight";               // 32
+  const char *up = "model.layers.0.mlp.up_proj.weight"; // 80 x 32
+  load(layOut({param(norm, {32}), param(up, {32, 80}, /*packed=*/true)}));
+  EXPECT_ERROR(load(layOut({param(norm, {31})})), norm, "32 elements",
+               "takes 31");
+  EXPECT_ERROR(load(layOut({param(up, {32, 79}, true)})), up, "2560 elements");
+  EXPECT_ERROR(load(layOut({param(up, {80, 32}, true)})), up,
+               "not the transpose");
+  stem_table_info wrong = table(95, 80);
+  wrong.key = "model.layers.1.mlp.up_table.weight";
+  EXPECT_ERROR(load(layOut({}, {wrong})), wrong.key, "takes 7600");
+}
+
+TEST(MemoryPlan, SumStopsAtTheLargestNumber) {
+  EXPECT_EQ((MemoryPlan{1, 2, 3, 4}.total()), 10);
+  EXPECT_EQ((MemoryPlan{INT64_MAX, 1, 0, 0}.total()), INT64_MAX);
+}
+
+} // namespace
