@@ -229,51 +229,52 @@ private:
     return {rows.getRows(), rows.getIndex()};
   }
 
-  Type cacheType() { return KVCacheType::get(builder.getContext()); }
-
-  void buildLogitsEntry(StringRef name, int64_t tile) {
-    auto logits = types.activation(config.vocabSize, builder.getF32Type());
-    func::FuncOp entry =
-        createEntry(name, tile,
-                    {{"ids", types.ids(), "tokens"},
-                     {"positions", types.ids(), "tokens"},
-                     {"sequences", types.ids(), "tokens"},
-                     {"output_rows", types.ids(), "outputs"},
-                     {"cache", cacheType(), ""},
-                     {"logits", logits, "outputs", /*isOutput=*/true}});
+  /// An entry on the tokens, the vector `extra` and the cache. `finish` makes
+  /// `output` of the residual stream, the final norm's weight and the
+  /// arguments.
+  void buildEntry(StringRef name, int64_t tile, EntryArgument extra,
+                  EntryArgument output,
+                  function_ref<Value(Value, Value, ValueRange)> finish) {
+    EntryArgument cache{"cache", KVCacheType::get(builder.getContext()), ""};
+    func::FuncOp entry = createEntry(name, tile,
+                                     {{"ids", types.ids(), "tokens"},
+                                      {"positions", types.ids(), "tokens"},
+                                      {"sequences", types.ids(), "tokens"},
+                                      extra,
+                                      cache,
+                                      output});
     OpBuilder::InsertionGuard guard(builder);
     Block *block = entry.addEntryBlock();
     builder.setInsertionPointToStart(block);
     auto arguments = block->getArguments();
     Value x = buildTrunk(arguments.take_front(3), arguments[4]);
     Value norm = load(weights.finalNorm, types.vector(config.hiddenSize));
-    Value result = func::CallOp::create(builder, loc, "head", TypeRange{logits},
-                                        ValueRange{x, arguments[3], norm,
-                                                   loadHead(), arguments[5]})
-                       .getResult(0);
-    func::ReturnOp::create(builder, loc, result);
+    func::ReturnOp::create(builder, loc, finish(x, norm, arguments));
+  }
+
+  void buildLogitsEntry(StringRef name, int64_t tile) {
+    Type logits = types.activation(config.vocabSize, builder.getF32Type());
+    buildEntry(name, tile, {"output_rows", types.ids(), "outputs"},
+               {"logits", logits, "outputs", /*isOutput=*/true},
+               [&](Value x, Value norm, ValueRange arguments) {
+                 return func::CallOp::create(builder, loc, "head", logits,
+                                             ValueRange{x, arguments[3], norm,
+                                                        loadHead(),
+                                                        arguments[5]})
+                     .getResult(0);
+               });
   }
 
   void buildScoreEntry() {
-    auto losses =
+    Type losses =
         RankedTensorType::get({ShapedType::kDynamic}, builder.getF32Type());
-    func::FuncOp entry =
-        createEntry("score", options.tokenTile,
-                    {{"ids", types.ids(), "tokens"},
-                     {"positions", types.ids(), "tokens"},
-                     {"sequences", types.ids(), "tokens"},
-                     {"labels", types.ids(), "tokens"},
-                     {"cache", cacheType(), ""},
-                     {"nll", losses, "tokens", /*isOutput=*/true}});
-    OpBuilder::InsertionGuard guard(builder);
-    Block *block = entry.addEntryBlock();
-    builder.setInsertionPointToStart(block);
-    auto arguments = block->getArguments();
-    Value x = buildTrunk(arguments.take_front(3), arguments[4]);
-    Value norm = load(weights.finalNorm, types.vector(config.hiddenSize));
-    Value result = CrossEntropyOp::create(
-        builder, loc, losses, finalNorm(x, norm), loadHead(), arguments[3]);
-    func::ReturnOp::create(builder, loc, result);
+    buildEntry("score", options.tokenTile, {"labels", types.ids(), "tokens"},
+               {"nll", losses, "tokens", /*isOutput=*/true},
+               [&](Value x, Value norm, ValueRange arguments) -> Value {
+                 return CrossEntropyOp::create(builder, loc, losses,
+                                               finalNorm(x, norm), loadHead(),
+                                               arguments[3]);
+               });
   }
 
   OpBuilder builder;

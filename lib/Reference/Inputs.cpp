@@ -140,17 +140,6 @@ static void fillIds(ReferenceTensor &tensor, const IdVector &vector,
   }
 }
 
-/// The shape of the argument where its value is a tensor.
-static std::optional<SmallVector<int64_t>> tensorShape(Type type) {
-  if (auto tensor = dyn_cast<RankedTensorType>(type))
-    return llvm::to_vector(tensor.getShape());
-  if (auto packed = dyn_cast<PackedType>(type))
-    return SmallVector<int64_t>{packed.getRows(), packed.getColumns()};
-  if (auto table = dyn_cast<TableType>(type))
-    return SmallVector<int64_t>{table.getRows(), table.getColumns()};
-  return std::nullopt;
-}
-
 /// The value of the parameter or table that the argument is bound to.
 static FailureOr<ReferenceValue> readParameter(func::FuncOp function,
                                                unsigned number,
@@ -161,10 +150,10 @@ static FailureOr<ReferenceValue> readParameter(func::FuncOp function,
   SmallVector<int64_t> shape;
   if (auto table = dyn_cast_or_null<TableOp>(named)) {
     key = table.getKey();
-    shape = {table.getTableType().getRows(), table.getTableType().getColumns()};
+    shape = *getTensorShape(table.getTableType());
   } else if (auto param = dyn_cast_or_null<ParamOp>(named)) {
     key = param.getKey();
-    shape = llvm::to_vector(param.getTensorType().getShape());
+    shape = *getTensorShape(param.getTensorType());
   } else {
     return emitError(function.getLoc())
            << "argument " << number << " names " << symbol
@@ -187,7 +176,7 @@ makeInput(func::FuncOp function, unsigned number, const InputOptions &options) {
   // Layer numbers, offsets and the handle of the cache.
   if (type.isIntOrIndex() || isa<KVCacheType>(type))
     return ReferenceValue(0.0);
-  auto shape = tensorShape(type);
+  auto shape = getTensorShape(type);
   if (!shape)
     return emitError(function.getLoc())
            << "the interpreter cannot make an argument of type " << type;

@@ -28,6 +28,16 @@ static constexpr int64_t kMaxDepth = 64;
 // Interpreter
 //===----------------------------------------------------------------------===//
 
+std::optional<SmallVector<int64_t>> stem::getTensorShape(Type type) {
+  if (auto tensor = dyn_cast<RankedTensorType>(type))
+    return llvm::to_vector(tensor.getShape());
+  if (auto packed = dyn_cast<PackedType>(type))
+    return SmallVector<int64_t>{packed.getRows(), packed.getColumns()};
+  if (auto table = dyn_cast<TableType>(type))
+    return SmallVector<int64_t>{table.getRows(), table.getColumns()};
+  return std::nullopt;
+}
+
 ReferenceTensor Interpreter::getParameter(StringRef key,
                                           ArrayRef<int64_t> shape) const {
   auto given = parameters.find(key.str());
@@ -129,17 +139,6 @@ SmallVector<int64_t> Machine::integers(ArrayRef<OpFoldResult> values) const {
       values, [&](OpFoldResult value) { return integer(value); });
 }
 
-/// The shape that a type asks for, or nothing for a number.
-static std::optional<SmallVector<int64_t>> expectedShape(Type type) {
-  if (auto tensor = dyn_cast<RankedTensorType>(type))
-    return llvm::to_vector(tensor.getShape());
-  if (auto packed = dyn_cast<PackedType>(type))
-    return SmallVector<int64_t>{packed.getRows(), packed.getColumns()};
-  if (auto table = dyn_cast<TableType>(type))
-    return SmallVector<int64_t>{table.getRows(), table.getColumns()};
-  return std::nullopt;
-}
-
 LogicalResult Machine::set(Operation *op, Value value,
                            ReferenceValue newValue) {
   Type type = value.getType();
@@ -149,7 +148,7 @@ LogicalResult Machine::set(Operation *op, Value value,
     frame[value] = std::move(newValue);
     return success();
   }
-  auto shape = expectedShape(type);
+  auto shape = getTensorShape(type);
   bool isShapeVector = !shape && newValue.tensor &&
                        newValue.tensor->rank() == 1 && !isa<ShapedType>(type);
   if (!shape && !isShapeVector)

@@ -21,6 +21,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
 
+#include <optional>
 #include <string>
 
 namespace stem {
@@ -33,6 +34,10 @@ struct InterpreterOptions {
   /// Elements of the largest tensor it makes.
   int64_t maxElements = int64_t{1} << 27;
 };
+
+/// The shape of the tensor that holds a value of this type, or nothing for a
+/// number.
+std::optional<llvm::SmallVector<int64_t>> getTensorShape(mlir::Type type);
 
 class Interpreter {
 public:

@@ -11,6 +11,7 @@
 
 #include "mlir/Dialect/Bufferization/IR/BufferizableOpInterface.h"
 #include "mlir/Dialect/Bufferization/IR/DstBufferizableOpInterfaceImpl.h"
+#include "mlir/Dialect/Utils/StructuredOpsUtils.h"
 
 using namespace mlir;
 using namespace mlir::bufferization;
@@ -18,57 +19,58 @@ using namespace stem;
 
 namespace {
 
-struct PackedMatmulModel
-    : DstBufferizableOpInterfaceExternalModel<PackedMatmulModel,
-                                              PackedMatmulOp> {
+/// `op` with buffers in place of tensor operands, and other result types.
+FailureOr<Operation *> cloneOnBuffers(Operation *op, TypeRange resultTypes,
+                                      RewriterBase &rewriter,
+                                      const BufferizationOptions &options,
+                                      BufferizationState &state) {
+  SmallVector<Value> operands(op->getOperands());
+  for (Value &operand : operands) {
+    if (!isa<TensorType>(operand.getType()))
+      continue;
+    FailureOr<Value> buffer = getBuffer(rewriter, operand, options, state);
+    if (failed(buffer))
+      return failure();
+    operand = *buffer;
+  }
+  return mlir::clone(rewriter, op, resultTypes, operands);
+}
+
+/// In the layout of a matrix.
+Type bufferType(Type tensor) {
+  auto type = cast<RankedTensorType>(tensor);
+  return MemRefType::get(type.getShape(), type.getElementType());
+}
+
+bool readsDestination(PackedMatmulOp op) { return op.getAccumulate(); }
+bool readsDestination(PackedGatherOp) { return false; }
+
+/// On buffers the op writes its destination and has no result.
+template <typename OpT>
+struct DestinationModel
+    : DstBufferizableOpInterfaceExternalModel<DestinationModel<OpT>, OpT> {
   bool bufferizesToMemoryRead(Operation *op, OpOperand &operand,
                               const AnalysisState &) const {
-    // Not by value: `a` and `acc` may be the same matrix.
-    auto matmul = cast<PackedMatmulOp>(op);
-    return !matmul.isDpsInit(&operand) || matmul.getAccumulate();
+    // Not by value: an input and the destination may be the same matrix.
+    return !cast<OpT>(op).isDpsInit(&operand) ||
+           readsDestination(cast<OpT>(op));
   }
 
   LogicalResult bufferize(Operation *op, RewriterBase &rewriter,
                           const BufferizationOptions &options,
                           BufferizationState &state) const {
-    auto matmul = cast<PackedMatmulOp>(op);
-    FailureOr<Value> a = getBuffer(rewriter, matmul.getA(), options, state);
-    FailureOr<Value> acc = getBuffer(rewriter, matmul.getAcc(), options, state);
-    if (failed(a) || failed(acc))
+    auto onBuffers = cloneOnBuffers(op, {}, rewriter, options, state);
+    if (failed(onBuffers))
       return failure();
-    PackedMatmulOp::create(rewriter, op->getLoc(), TypeRange(), *a,
-                           matmul.getB(), *acc, matmul.getKOffset(),
-                           matmul.getNOffset(), matmul.getAccumulate());
-    replaceOpWithBufferizedValues(rewriter, op, *acc);
+    replaceOpWithBufferizedValues(
+        rewriter, op, llvm::to_vector(cast<OpT>(*onBuffers).getDpsInits()));
     return success();
   }
 };
 
-struct PackedGatherModel
-    : DstBufferizableOpInterfaceExternalModel<PackedGatherModel,
-                                              PackedGatherOp> {
-  bool bufferizesToMemoryRead(Operation *op, OpOperand &operand,
-                              const AnalysisState &) const {
-    return !cast<PackedGatherOp>(op).isDpsInit(&operand);
-  }
-
-  LogicalResult bufferize(Operation *op, RewriterBase &rewriter,
-                          const BufferizationOptions &options,
-                          BufferizationState &state) const {
-    auto gather = cast<PackedGatherOp>(op);
-    FailureOr<Value> ids = getBuffer(rewriter, gather.getIds(), options, state);
-    FailureOr<Value> out = getBuffer(rewriter, gather.getOut(), options, state);
-    if (failed(ids) || failed(out))
-      return failure();
-    PackedGatherOp::create(rewriter, op->getLoc(), TypeRange(), *ids,
-                           gather.getB(), *out);
-    replaceOpWithBufferizedValues(rewriter, op, *out);
-    return success();
-  }
-};
-
-struct KVAppendModel
-    : BufferizableOpInterface::ExternalModel<KVAppendModel, KVAppendOp> {
+/// Reads its tensor operands and keeps none of them.
+template <typename Model, typename OpT>
+struct ReadingModel : BufferizableOpInterface::ExternalModel<Model, OpT> {
   bool bufferizesToMemoryRead(Operation *, OpOperand &,
                               const AnalysisState &) const {
     return true;
@@ -81,70 +83,31 @@ struct KVAppendModel
                                       const AnalysisState &) const {
     return {};
   }
-
-  LogicalResult bufferize(Operation *op, RewriterBase &rewriter,
-                          const BufferizationOptions &options,
-                          BufferizationState &state) const {
-    auto append = cast<KVAppendOp>(op);
-    SmallVector<Value> buffers;
-    for (Value operand : {append.getK(), append.getV(), append.getPositions(),
-                          append.getSequences()}) {
-      FailureOr<Value> buffer = getBuffer(rewriter, operand, options, state);
-      if (failed(buffer))
-        return failure();
-      buffers.push_back(*buffer);
-    }
-    rewriter.replaceOpWithNewOp<KVAppendOp>(
-        op, buffers[0], buffers[1], buffers[2], buffers[3], append.getCache(),
-        append.getLayer());
-    return success();
-  }
-};
-
-/// The rows belong to the table store: read-only, in the layout of a matrix.
-struct TableRowsModel
-    : BufferizableOpInterface::ExternalModel<TableRowsModel, TableRowsOp> {
-  bool bufferizesToMemoryRead(Operation *, OpOperand &,
-                              const AnalysisState &) const {
-    return true;
-  }
-  bool bufferizesToMemoryWrite(Operation *, OpOperand &,
-                               const AnalysisState &) const {
-    return false;
-  }
-  AliasingValueList getAliasingValues(Operation *, OpOperand &,
-                                      const AnalysisState &) const {
-    return {};
-  }
-  bool isWritable(Operation *, Value, const AnalysisState &) const {
-    return false;
-  }
-
   FailureOr<BufferLikeType> getBufferType(Operation *, Value value,
                                           const BufferizationOptions &,
                                           const BufferizationState &,
                                           SmallVector<Value> &) const {
-    auto type = cast<RankedTensorType>(value.getType());
-    return cast<BufferLikeType>(
-        MemRefType::get(type.getShape(), type.getElementType()));
+    return cast<BufferLikeType>(bufferType(value.getType()));
   }
 
   LogicalResult bufferize(Operation *op, RewriterBase &rewriter,
                           const BufferizationOptions &options,
                           BufferizationState &state) const {
-    auto rows = cast<TableRowsOp>(op);
-    FailureOr<Value> ids = getBuffer(rewriter, rows.getIds(), options, state);
-    if (failed(ids))
+    auto types = llvm::map_to_vector(op->getResultTypes(), bufferType);
+    auto onBuffers = cloneOnBuffers(op, types, rewriter, options, state);
+    if (failed(onBuffers))
       return failure();
-    auto bufferType = [](Value value) -> Type {
-      auto type = cast<RankedTensorType>(value.getType());
-      return MemRefType::get(type.getShape(), type.getElementType());
-    };
-    auto buffers =
-        TableRowsOp::create(rewriter, op->getLoc(), bufferType(rows.getRows()),
-                            bufferType(rows.getIndex()), rows.getTable(), *ids);
-    replaceOpWithBufferizedValues(rewriter, op, buffers->getResults());
+    replaceOpWithBufferizedValues(rewriter, op, (*onBuffers)->getResults());
     return success();
+  }
+};
+
+struct KVAppendModel : ReadingModel<KVAppendModel, KVAppendOp> {};
+
+/// The rows belong to the table store: read-only.
+struct TableRowsModel : ReadingModel<TableRowsModel, TableRowsOp> {
+  bool isWritable(Operation *, Value, const AnalysisState &) const {
+    return false;
   }
 };
 
@@ -152,8 +115,8 @@ struct TableRowsModel
 
 void stem::registerBufferizableModels(DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *context, StemDialect *) {
-    PackedMatmulOp::attachInterface<PackedMatmulModel>(*context);
-    PackedGatherOp::attachInterface<PackedGatherModel>(*context);
+    PackedMatmulOp::attachInterface<DestinationModel<PackedMatmulOp>>(*context);
+    PackedGatherOp::attachInterface<DestinationModel<PackedGatherOp>>(*context);
     KVAppendOp::attachInterface<KVAppendModel>(*context);
     TableRowsOp::attachInterface<TableRowsModel>(*context);
   });
