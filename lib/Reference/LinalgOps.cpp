@@ -75,6 +75,86 @@ static FailureOr<SmallVector<Access>> findAccesses(Machine &machine,
   return accesses;
 }
 
+namespace {
+
+/// One run of an op over its iteration space.
+class Execution {
+public:
+  Execution(Machine &machine, linalg::LinalgOp op, ArrayRef<Access> accesses)
+      : machine(machine), op(op), accesses(accesses) {
+    for (Value init : op.getDpsInits())
+      outputs.push_back(machine.tensor(init));
+    for (OpOperand *operand : op.getOpOperandsMatchingBBargs())
+      arguments.push_back(operand->getOperandNumber());
+  }
+
+  LogicalResult run(ArrayRef<int64_t> sizes) {
+    SmallVector<int64_t> outerIteration = std::move(machine.iteration);
+    LogicalResult walked = forEachIndex(
+        sizes, [&](ArrayRef<int64_t> index) { return visit(index); });
+    machine.iteration = std::move(outerIteration);
+    if (failed(walked))
+      return failure();
+    for (auto [result, output] : llvm::zip_equal(op->getResults(), outputs))
+      if (failed(machine.set(op, result, std::move(output))))
+        return failure();
+    return success();
+  }
+
+private:
+  LogicalResult visit(ArrayRef<int64_t> index) {
+    machine.iteration.assign(index.begin(), index.end());
+    SmallVector<ReferenceValue> inputs;
+    for (unsigned number : arguments) {
+      auto input = read(accesses[number], index);
+      if (failed(input))
+        return failure();
+      inputs.push_back(*input);
+    }
+    auto yielded = machine.runBlock(*op.getBlock(), inputs);
+    if (failed(yielded) || failed(machine.spend(op, 1)))
+      return failure();
+    for (const Access &access : accesses) {
+      if (access.output < 0)
+        continue;
+      auto place = findPlace(access, index);
+      if (failed(place))
+        return failure();
+      outputs[access.output].values[*place] = (*yielded)[access.output].number;
+    }
+    return success();
+  }
+
+  FailureOr<double> read(const Access &access, ArrayRef<int64_t> index) {
+    if (!access.tensor)
+      return access.number;
+    auto place = findPlace(access, index);
+    if (failed(place))
+      return failure();
+    return access.output < 0 ? access.tensor->values[*place]
+                             : outputs[access.output].values[*place];
+  }
+
+  FailureOr<int64_t> findPlace(const Access &access, ArrayRef<int64_t> index) {
+    SmallVector<int64_t> place;
+    for (AffineExpr expr : access.map.getResults())
+      place.push_back(evaluateAffine(expr, index).value_or(-1));
+    std::optional<int64_t> linear = linearIndex(access.tensor->shape, place);
+    if (!linear)
+      return op->emitError("an indexing map leaves its operand");
+    return *linear;
+  }
+
+  Machine &machine;
+  linalg::LinalgOp op;
+  ArrayRef<Access> accesses;
+  SmallVector<ReferenceTensor> outputs;
+  /// Numbers of the operands that the body's arguments stand for.
+  SmallVector<unsigned> arguments;
+};
+
+} // namespace
+
 static LogicalResult evaluate(Machine &machine, linalg::LinalgOp op) {
   if (!op.hasPureTensorSemantics())
     return op->emitError("the interpreter runs linalg ops on tensors only");
@@ -84,64 +164,7 @@ static LogicalResult evaluate(Machine &machine, linalg::LinalgOp op) {
   auto sizes = findLoopSizes(op, *accesses);
   if (failed(sizes))
     return failure();
-
-  SmallVector<ReferenceTensor> outputs;
-  for (Value init : op.getDpsInits())
-    outputs.push_back(machine.tensor(init));
-  Block &body = *op.getBlock();
-  SmallVector<unsigned> arguments;
-  for (OpOperand *operand : op.getOpOperandsMatchingBBargs())
-    arguments.push_back(operand->getOperandNumber());
-
-  auto findPlace = [&](const Access &access,
-                       ArrayRef<int64_t> index) -> FailureOr<int64_t> {
-    SmallVector<int64_t> place;
-    for (AffineExpr expr : access.map.getResults())
-      place.push_back(evaluateAffine(expr, index).value_or(-1));
-    std::optional<int64_t> linear = linearIndex(access.tensor->shape, place);
-    if (!linear)
-      return op->emitError("an indexing map leaves its operand");
-    return *linear;
-  };
-
-  SmallVector<int64_t> outerIteration = std::move(machine.iteration);
-  auto visit = [&](ArrayRef<int64_t> index) -> LogicalResult {
-    machine.iteration.assign(index.begin(), index.end());
-    SmallVector<ReferenceValue> inputs;
-    for (unsigned number : arguments) {
-      const Access &access = (*accesses)[number];
-      if (!access.tensor) {
-        inputs.push_back(access.number);
-        continue;
-      }
-      auto place = findPlace(access, index);
-      if (failed(place))
-        return failure();
-      inputs.push_back(access.output < 0
-                           ? access.tensor->values[*place]
-                           : outputs[access.output].values[*place]);
-    }
-    auto yielded = machine.runBlock(body, inputs);
-    if (failed(yielded) || failed(machine.spend(op, 1)))
-      return failure();
-    for (const Access &access : *accesses) {
-      if (access.output < 0)
-        continue;
-      auto place = findPlace(access, index);
-      if (failed(place))
-        return failure();
-      outputs[access.output].values[*place] = (*yielded)[access.output].number;
-    }
-    return success();
-  };
-  LogicalResult walked = forEachIndex(*sizes, visit);
-  machine.iteration = std::move(outerIteration);
-  if (failed(walked))
-    return failure();
-  for (auto [result, output] : llvm::zip_equal(op->getResults(), outputs))
-    if (failed(machine.set(op, result, std::move(output))))
-      return failure();
-  return success();
+  return Execution(machine, op, *accesses).run(*sizes);
 }
 
 Evaluated reference::evaluateLinalgOp(Machine &machine, Operation *op) {

@@ -28,6 +28,12 @@ struct Bounds {
   SmallVector<Value> lower, upper, step;
 };
 
+/// Values from outside of a loop; its function clones the constants.
+struct Captures {
+  SmallVector<Value> values;
+  SmallVector<Operation *> constants;
+};
+
 Bounds getBounds(OpBuilder &builder, scf::ForallOp forall) {
   return {forall.getLowerBound(builder), forall.getUpperBound(builder),
           forall.getStep(builder)};
@@ -44,11 +50,20 @@ public:
 
 private:
   LogicalResult check(func::FuncOp function);
+  LogicalResult checkOp(Operation *op);
   bool hasParallelWork(func::FuncOp function);
   void sequentialize(scf::ForallOp forall);
   void outline(func::FuncOp function, scf::ForallOp forall, unsigned number);
   SmallVector<Value> countTasks(OpBuilder &builder, scf::ForallOp forall,
                                 const Bounds &bounds, Value &tasks);
+  Captures findCaptures(scf::ForallOp forall, const Bounds &bounds,
+                        ArrayRef<Value> counts);
+  func::FuncOp createBody(OpBuilder &builder, func::FuncOp function,
+                          Location loc, unsigned number,
+                          const Captures &captures, IRMapping &mapping);
+  void mapVariables(OpBuilder &builder, scf::ForallOp forall,
+                    const Bounds &bounds, ArrayRef<Value> counts, Value task,
+                    IRMapping &mapping);
 
   ModuleOp module;
   SymbolTable symbols;
@@ -101,34 +116,34 @@ bool Outliner::hasParallelWork(func::FuncOp root) {
   return false;
 }
 
+LogicalResult Outliner::checkOp(Operation *op) {
+  if (auto forall = dyn_cast<scf::ForallOp>(op)) {
+    if (forall.getNumResults() == 0)
+      return success();
+    return forall.emitOpError("has results: parallel loops are outlined on "
+                              "buffers, after bufferization");
+  }
+  if (!op->getParentOfType<scf::ForallOp>())
+    return success();
+  if (isa<ParallelCallOp>(op))
+    return op->emitOpError("stands in a parallel loop: the threads are busy "
+                           "already");
+  auto call = dyn_cast<func::CallOp>(op);
+  auto callee =
+      call ? symbols.lookup<func::FuncOp>(call.getCallee()) : func::FuncOp();
+  if (!callee || !hasParallelWork(callee))
+    return success();
+  return call.emitOpError()
+         << "calls '" << callee.getSymName()
+         << "' from inside a parallel loop, but that function has parallel "
+            "loops or asks for its thread: inline it, or move the call out of "
+            "the loop";
+}
+
 LogicalResult Outliner::check(func::FuncOp function) {
-  WalkResult walk = function.walk([&](Operation *op) {
-    if (auto forall = dyn_cast<scf::ForallOp>(op)) {
-      if (forall.getNumResults() == 0)
-        return WalkResult::advance();
-      forall.emitOpError("has results: parallel loops are outlined on buffers, "
-                         "after bufferization");
-      return WalkResult::interrupt();
-    }
-    if (!op->getParentOfType<scf::ForallOp>())
-      return WalkResult::advance();
-    if (isa<ParallelCallOp>(op)) {
-      op->emitOpError("stands in a parallel loop: the threads are busy "
-                      "already");
-      return WalkResult::interrupt();
-    }
-    auto call = dyn_cast<func::CallOp>(op);
-    auto callee =
-        call ? symbols.lookup<func::FuncOp>(call.getCallee()) : func::FuncOp();
-    if (!callee || !hasParallelWork(callee))
-      return WalkResult::advance();
-    call.emitOpError() << "calls '" << callee.getSymName()
-                       << "' from inside a parallel loop, but that function "
-                          "has parallel loops or asks for its thread: inline "
-                          "it, or move the call out of the loop";
-    return WalkResult::interrupt();
-  });
-  return failure(walk.wasInterrupted());
+  return failure(
+      function.walk([&](Operation *op) -> WalkResult { return checkOp(op); })
+          .wasInterrupted());
 }
 
 /// Pattern: forall (i, j) in (n, m) { X } -> for i in n { for j in m { X } }
@@ -172,15 +187,9 @@ SmallVector<Value> Outliner::countTasks(OpBuilder &builder,
   return counts;
 }
 
-void Outliner::outline(func::FuncOp function, scf::ForallOp forall,
-                       unsigned number) {
-  Location loc = forall.getLoc();
-  OpBuilder builder(forall);
-  Bounds bounds = getBounds(builder, forall);
-  Value tasks;
-  SmallVector<Value> counts = countTasks(builder, forall, bounds, tasks);
-
-  // Everything that the function reads from outside, constants apart.
+/// What the body of the loop and the way to its indices read from outside.
+Captures Outliner::findCaptures(scf::ForallOp forall, const Bounds &bounds,
+                                ArrayRef<Value> counts) {
   llvm::SetVector<Value> outside;
   getUsedValuesDefinedAbove(forall.getRegion(), outside);
   for (ArrayRef<Value> values :
@@ -188,18 +197,25 @@ void Outliner::outline(func::FuncOp function, scf::ForallOp forall,
     outside.insert(values.begin(), values.end());
   // The leading count is not needed to tell the dimensions apart.
   outside.insert(counts.begin() + 1, counts.end());
-  SmallVector<Value> captures;
-  SmallVector<Operation *> constants;
+  Captures captures;
   for (Value value : outside) {
     if (matchPattern(value, m_Constant()))
-      constants.push_back(value.getDefiningOp());
+      captures.constants.push_back(value.getDefiningOp());
     else
-      captures.push_back(value);
+      captures.values.push_back(value);
   }
+  return captures;
+}
 
+/// The function that runs one task, behind `function`; `mapping` gets what
+/// stands in it for the captures. Leaves the builder inside.
+func::FuncOp Outliner::createBody(OpBuilder &builder, func::FuncOp function,
+                                  Location loc, unsigned number,
+                                  const Captures &captures,
+                                  IRMapping &mapping) {
   Type index = builder.getIndexType();
   SmallVector<Type> types{index, index};
-  llvm::append_range(types, ValueRange(captures).getTypes());
+  llvm::append_range(types, ValueRange(captures.values).getTypes());
   builder.clearInsertionPoint();
   auto body = func::FuncOp::create(
       builder, loc, (function.getSymName() + "_par" + Twine(number)).str(),
@@ -209,16 +225,21 @@ void Outliner::outline(func::FuncOp function, scf::ForallOp forall,
 
   Block *block = body.addEntryBlock();
   builder.setInsertionPointToStart(block);
-  IRMapping mapping;
-  for (Operation *constant : constants)
+  for (Operation *constant : captures.constants)
     builder.clone(*constant, mapping);
   for (auto [value, argument] :
-       llvm::zip_equal(captures, block->getArguments().drop_front(2)))
+       llvm::zip_equal(captures.values, block->getArguments().drop_front(2)))
     mapping.map(value, argument);
+  return body;
+}
 
-  // The last dimension runs fastest.
-  Value rest = block->getArgument(0);
-  SmallVector<Value> variables(forall.getRank());
+/// Maps the induction variables of the loop to those of task `task`; the last
+/// dimension runs fastest.
+void Outliner::mapVariables(OpBuilder &builder, scf::ForallOp forall,
+                            const Bounds &bounds, ArrayRef<Value> counts,
+                            Value task, IRMapping &mapping) {
+  Location loc = forall.getLoc();
+  Value rest = task;
   for (int64_t dim = forall.getRank() - 1; dim >= 0; --dim) {
     Value position = rest;
     if (dim > 0) {
@@ -232,22 +253,34 @@ void Outliner::outline(func::FuncOp function, scf::ForallOp forall,
     if (!isConstant(bounds.lower[dim], 0))
       position = arith::AddIOp::create(builder, loc, position,
                                        mapping.lookup(bounds.lower[dim]));
-    variables[dim] = position;
+    mapping.map(forall.getInductionVar(dim), position);
   }
-  for (auto [old, value] :
-       llvm::zip_equal(forall.getInductionVars(), variables))
-    mapping.map(old, value);
+}
+
+void Outliner::outline(func::FuncOp function, scf::ForallOp forall,
+                       unsigned number) {
+  Location loc = forall.getLoc();
+  OpBuilder builder(forall);
+  Bounds bounds = getBounds(builder, forall);
+  Value tasks;
+  SmallVector<Value> counts = countTasks(builder, forall, bounds, tasks);
+  Captures captures = findCaptures(forall, bounds, counts);
+
+  IRMapping mapping;
+  func::FuncOp body =
+      createBody(builder, function, loc, number, captures, mapping);
+  mapVariables(builder, forall, bounds, counts, body.getArgument(0), mapping);
   for (Operation &op : forall.getBody()->without_terminator())
     builder.clone(op, mapping);
   func::ReturnOp::create(builder, loc);
-  Value thread = block->getArgument(1);
   body.walk([&](ThreadIndexOp op) {
-    op.getResult().replaceAllUsesWith(thread);
+    op.getResult().replaceAllUsesWith(body.getArgument(1));
     op.erase();
   });
 
   builder.setInsertionPoint(forall);
-  ParallelCallOp::create(builder, loc, body.getSymName(), tasks, captures);
+  ParallelCallOp::create(builder, loc, body.getSymName(), tasks,
+                         captures.values);
   forall.erase();
 }
 
