@@ -91,19 +91,12 @@ static FailureOr<IdVector> findRole(func::FuncOp function, unsigned number,
     return emitError(function.getLoc())
            << "argument " << number << " has no valid id: the bound is "
            << vector.bound;
-  if (auto role = function.getArgAttrOfType<StringAttr>(number, kRoleAttr)) {
-    if (role == "ids")
-      vector.role = Role::Ids;
-    else if (role == "positions")
-      vector.role = Role::Positions;
-    else if (role == "sequences")
-      vector.role = Role::Sequences;
-    else
-      return emitError(function.getLoc())
-             << kRoleAttr << " of argument " << number
-             << " must be \"ids\", \"positions\" or \"sequences\", got "
-             << role;
-  }
+  // The attribute, where there is one, says more than the uses.
+  if (auto role =
+          function.getArgAttrOfType<StringAttr>(number, StemDialect::kRoleAttr))
+    vector.role = role == "ids"         ? Role::Ids
+                  : role == "positions" ? Role::Positions
+                                        : Role::Sequences;
   return vector;
 }
 
@@ -198,10 +191,11 @@ makeInput(func::FuncOp function, unsigned number, const InputOptions &options) {
 
 FlatSymbolRefAttr stem::getBoundSymbol(func::FuncOp function,
                                        unsigned argument) {
-  if (auto param =
-          function.getArgAttrOfType<FlatSymbolRefAttr>(argument, "stem.param"))
+  if (auto param = function.getArgAttrOfType<FlatSymbolRefAttr>(
+          argument, StemDialect::kParamAttr))
     return param;
-  return function.getArgAttrOfType<FlatSymbolRefAttr>(argument, "stem.table");
+  return function.getArgAttrOfType<FlatSymbolRefAttr>(argument,
+                                                      StemDialect::kTableAttr);
 }
 
 FailureOr<SmallVector<ReferenceValue>>

@@ -193,8 +193,8 @@ struct DenseToLookupPass
       return known;
     OpBuilder builder(param);
     auto table = TableOp::create(builder, param.getLoc(), key, key, type);
-    table->setAttr("stem.init", builder.getStringAttr(init));
-    table->setAttr("stem.from", param.getKeyAttr());
+    table->setAttr(StemDialect::kInitAttr, builder.getStringAttr(init));
+    table->setAttr(StemDialect::kFromAttr, param.getKeyAttr());
     symbols->insert(table, Block::iterator(param));
     return table;
   }

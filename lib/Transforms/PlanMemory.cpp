@@ -386,7 +386,7 @@ LogicalResult PlanMemoryPass::addArguments(func::FuncOp function) {
     return success();
   Builder builder(&getContext());
   Type bytes = MemRefType::get({ShapedType::kDynamic}, builder.getI8Type());
-  for (StringRef name : {"stem.scratch", "stem.arena"}) {
+  for (StringRef name : {StemDialect::kScratchAttr, StemDialect::kArenaAttr}) {
     auto attribute = builder.getDictionaryAttr(
         builder.getNamedAttr(name, builder.getUnitAttr()));
     if (failed(function.insertArgument(function.getNumArguments(), bytes,
@@ -510,13 +510,13 @@ void PlanMemoryPass::rewriteFunction(func::FuncOp function) {
 void PlanMemoryPass::describe(func::FuncOp function) {
   const auto &bytes = plans[function].total.bytes;
   Builder builder(&getContext());
-  function->setAttr("stem.fixed_bytes",
+  function->setAttr(StemDialect::kFixedBytesAttr,
                     builder.getI64IntegerAttr(bytes[Fixed]));
-  function->setAttr("stem.bytes_per_token",
+  function->setAttr(StemDialect::kTokenBytesAttr,
                     builder.getI64IntegerAttr(bytes[Tokens]));
-  function->setAttr("stem.bytes_per_output",
+  function->setAttr(StemDialect::kOutputBytesAttr,
                     builder.getI64IntegerAttr(bytes[Outputs]));
-  function->setAttr("stem.bytes_per_thread",
+  function->setAttr(StemDialect::kThreadBytesAttr,
                     builder.getI64IntegerAttr(bytes[Scratch]));
   remark::analysis(function.getLoc(), remark::RemarkOpts::name("PeakMemory")
                                           .category("stem-plan-memory")

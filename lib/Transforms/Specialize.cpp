@@ -48,17 +48,13 @@ struct SpecializePass
   LogicalResult specializeCalls(func::FuncOp caller,
                                 SmallVectorImpl<func::FuncOp> &worklist) {
     auto tile = caller->getAttrOfType<IntegerAttr>(StemDialect::kTileAttr);
-    if (!tile || tile.getInt() < 1)
-      return caller.emitOpError()
-             << "attribute '" << StemDialect::kTileAttr
-             << "' must be a positive integer, the tokens of one tile";
     WalkResult result = caller.walk([&](func::CallOp call) -> WalkResult {
       auto callee = symbols->lookup<func::FuncOp>(call.getCallee());
       if (!callee || callee.isExternal())
         return WalkResult::advance();
-      if (Attribute own = callee->getAttr(StemDialect::kTileAttr)) {
-        auto size = dyn_cast<IntegerAttr>(own);
-        if (!size || size.getInt() < 1 || tile.getInt() % size.getInt() == 0)
+      if (auto size =
+              callee->getAttrOfType<IntegerAttr>(StemDialect::kTileAttr)) {
+        if (tile.getInt() % size.getInt() == 0)
           return WalkResult::advance();
         return call.emitOpError()
                << "passes tiles of " << tile.getInt()

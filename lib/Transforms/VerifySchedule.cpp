@@ -39,8 +39,7 @@ bool isScheduleOp(Operation *op) {
 LogicalResult verifyTiles(ModuleOp module) {
   bool allHold = true;
   for (auto function : module.getOps<func::FuncOp>()) {
-    auto tile = function->getAttrOfType<IntegerAttr>(StemDialect::kTileAttr);
-    if (tile && tile.getInt() > 0 && !function.isExternal())
+    if (function->hasAttr(StemDialect::kTileAttr) && !function.isExternal())
       continue;
     allHold = false;
     InFlightDiagnostic diag = function.emitOpError();

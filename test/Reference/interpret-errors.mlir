@@ -96,13 +96,6 @@ func.func @block(%a: tensor<1x2xf32>, %b: !stem.packed<2x64xf32>, %c: tensor<1x6
 
 // -----
 
-// expected-error @+1 {{stem.role of argument 0 must be "ids", "positions" or "sequences", got "names"}}
-func.func @role(%x: tensor<?xi32> {stem.role = "names"}) {
-  return
-}
-
-// -----
-
 // expected-error @+1 {{argument 0 names @w, which is not a stem.param or stem.table}}
 func.func @param(%x: tensor<2xf32> {stem.param = @w}) {
   return

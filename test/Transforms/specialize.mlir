@@ -105,20 +105,6 @@ func.func @entry() attributes {stem.entry} {
 
 // -----
 
-// expected-error @+1 {{'func.func' op attribute 'stem.tile' must be a positive integer, the tokens of one tile}}
-func.func @entry() attributes {stem.entry, stem.tile = "many"} {
-  return
-}
-
-// -----
-
-// expected-error @+1 {{'func.func' op attribute 'stem.tile' must be a positive integer, the tokens of one tile}}
-func.func @entry() attributes {stem.entry, stem.tile = 0 : i64} {
-  return
-}
-
-// -----
-
 func.func private @tiled() attributes {stem.tile = 64 : i64} {
   return
 }

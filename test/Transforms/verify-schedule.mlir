@@ -33,7 +33,3 @@ func.func private @external() attributes {stem.tile = 64 : i64}
 func.func @untiled() {
   return
 }
-// expected-error @+1 {{'func.func' op has no 'stem.tile'}}
-func.func @zero() attributes {stem.tile = 0 : i64} {
-  return
-}

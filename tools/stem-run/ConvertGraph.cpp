@@ -111,7 +111,8 @@ GraphConversion stem::convertGraph(const Checkpoint &checkpoint,
                       std::inserter(result.dropped, result.dropped.end()));
   for (const uint64_t layer : layers)
     for (auto table : module->getOps<TableOp>()) {
-      const auto from = table->getAttrOfType<mlir::StringAttr>("stem.from");
+      const auto from =
+          table->getAttrOfType<mlir::StringAttr>(StemDialect::kFromAttr);
       if (!from || from.getValue() != checkpoint.weights().layers[layer].upProj)
         continue;
       const TableType type = table.getTableType();

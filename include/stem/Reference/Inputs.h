@@ -12,10 +12,6 @@
 
 namespace stem {
 
-/// Argument attribute: what an i32 vector holds, "ids", "positions" or
-/// "sequences". Without it the uses of the argument tell.
-inline constexpr llvm::StringLiteral kRoleAttr = "stem.role";
-
 struct InputOptions {
   uint64_t seed = 0;
   /// Size of every dynamic dimension.

@@ -111,8 +111,8 @@ def StemVerifySchedulePass : Pass<"stem-verify-schedule", "::mlir::ModuleOp"> {
   let description = [{
     Ends the schedule phase. Reports every offending op, then fails.
     Constraints: S1 functions hold what the graph phase allows and
-    `stem.fused_ffn`, but load no parameter or table; S2 every function has a
-    positive `stem.tile` and a body.
+    `stem.fused_ffn`, but load no parameter or table; S2 every function has
+    `stem.tile` and a body.
 
     The host compiles entries: a module for it has at least one function with
     `stem.entry` and `stem.tile`; an entry's arguments with dynamic rows have

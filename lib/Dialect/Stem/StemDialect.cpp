@@ -8,6 +8,7 @@
 #include "stem/Dialect/Stem/StemDialect.h"
 
 #include "mlir/Bytecode/BytecodeImplementation.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
 
 using namespace mlir;
 using namespace stem;
@@ -56,4 +57,100 @@ void StemDialect::initialize() {
       >();
   registerTypes();
   addInterfaces<StemBytecodeInterface>();
+}
+
+//===----------------------------------------------------------------------===//
+// Attributes on ops and arguments of other dialects
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+enum class Place { Function, Table, Argument };
+
+struct AttributeRule {
+  StringRef name;
+  Place place;
+  const char *wanted;
+  bool (*holds)(Attribute);
+};
+
+template <typename Kind> bool isKind(Attribute attribute) {
+  return isa<Kind>(attribute);
+}
+template <int64_t smallest> bool isI64(Attribute attribute) {
+  auto integer = dyn_cast<IntegerAttr>(attribute);
+  return integer && integer.getType().isSignlessInteger(64) &&
+         integer.getInt() >= smallest;
+}
+bool isRole(Attribute attribute) {
+  auto role = dyn_cast<StringAttr>(attribute);
+  return role &&
+         llvm::is_contained({"ids", "positions", "sequences"}, role.getValue());
+}
+
+constexpr char kUnit[] = "a unit attribute";
+constexpr char kString[] = "a string";
+constexpr char kSymbol[] = "a symbol";
+constexpr char kBytes[] = "an i64 that is not negative";
+
+const AttributeRule kRules[] = {
+    {StemDialect::kEntryAttr, Place::Function, kUnit, isKind<UnitAttr>},
+    {StemDialect::kTileAttr, Place::Function,
+     "a positive i64, the tokens of one tile", isI64<1>},
+    {StemDialect::kFixedBytesAttr, Place::Function, kBytes, isI64<0>},
+    {StemDialect::kTokenBytesAttr, Place::Function, kBytes, isI64<0>},
+    {StemDialect::kOutputBytesAttr, Place::Function, kBytes, isI64<0>},
+    {StemDialect::kThreadBytesAttr, Place::Function, kBytes, isI64<0>},
+    {StemDialect::kFromAttr, Place::Table, kString, isKind<StringAttr>},
+    {StemDialect::kInitAttr, Place::Table, kString, isKind<StringAttr>},
+    {StemDialect::kNameAttr, Place::Argument, kString, isKind<StringAttr>},
+    {StemDialect::kRowsAttr, Place::Argument, kString, isKind<StringAttr>},
+    {StemDialect::kOutputAttr, Place::Argument, kUnit, isKind<UnitAttr>},
+    {StemDialect::kParamAttr, Place::Argument, kSymbol,
+     isKind<FlatSymbolRefAttr>},
+    {StemDialect::kTableAttr, Place::Argument, kSymbol,
+     isKind<FlatSymbolRefAttr>},
+    {StemDialect::kIdBoundAttr, Place::Argument, "an integer",
+     isKind<IntegerAttr>},
+    {StemDialect::kRoleAttr, Place::Argument,
+     "\"ids\", \"positions\" or \"sequences\"", isRole},
+    {StemDialect::kScratchAttr, Place::Argument, kUnit, isKind<UnitAttr>},
+    {StemDialect::kArenaAttr, Place::Argument, kUnit, isKind<UnitAttr>},
+};
+
+LogicalResult verifyAttribute(Operation *op, std::optional<Place> place,
+                              NamedAttribute attribute) {
+  StringRef name = attribute.getName().getValue();
+  const AttributeRule *rule = llvm::find_if(
+      kRules, [&](const AttributeRule &rule) { return rule.name == name; });
+  // A1
+  if (rule == std::end(kRules) || rule->place != place)
+    return op->emitOpError()
+           << "attribute '" << name << "' means nothing "
+           << (place == Place::Argument ? "on an argument" : "on this op")
+           << " to the stem dialect";
+  // A2
+  if (!rule->holds(attribute.getValue()))
+    return op->emitOpError()
+           << "attribute '" << name << "' must be " << rule->wanted << ", got "
+           << attribute.getValue();
+  return success();
+}
+
+} // namespace
+
+LogicalResult StemDialect::verifyOperationAttribute(Operation *op,
+                                                    NamedAttribute attribute) {
+  std::optional<Place> place;
+  if (isa<FunctionOpInterface>(op))
+    place = Place::Function;
+  else if (isa<TableOp>(op))
+    place = Place::Table;
+  return verifyAttribute(op, place, attribute);
+}
+
+LogicalResult StemDialect::verifyRegionArgAttribute(Operation *op, unsigned,
+                                                    unsigned,
+                                                    NamedAttribute attribute) {
+  return verifyAttribute(op, Place::Argument, attribute);
 }

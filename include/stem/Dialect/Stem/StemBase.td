@@ -25,9 +25,27 @@ def Stem_Dialect : Dialect {
     of which sequence each token is. Weights are laid out `[out, in]`, as
     checkpoints hold them. Sizes below: `D` hidden, `F` FFN, `V` rows of a
     table, `H` query heads, `G` key-value heads, `E` head_dim.
+
+    Attributes of the dialect on ops and arguments of others. Constraints: A1
+    each stands where the list says; A2 it is what the list says.
+
+    - on functions: `stem.entry` (unit: the runtime calls it), `stem.tile` (a
+      positive i64, the tokens of one tile), and what an entry's memory
+      takes, `stem.fixed_bytes`, `stem.bytes_per_token`,
+      `stem.bytes_per_output`, `stem.bytes_per_thread` (i64, not negative);
+    - on `stem.table`: `stem.from` (string: the key of the matrix that it
+      replaces), `stem.init` (string: how its rows start);
+    - on arguments: `stem.name` (string, in the artefact's description),
+      `stem.rows` (string: what its dynamic rows count), `stem.output` (unit:
+      the result is built there), `stem.param`, `stem.table` (the symbol that
+      is bound to it), `stem.id_bound` (integer: ids lie below it), `stem.role`
+      (`"ids"`, `"positions"` or `"sequences"`, for the interpreter),
+      `stem.scratch`, `stem.arena` (unit: planned memory).
   }];
   let useDefaultTypePrinterParser = 1;
   let dependentDialects = ["::mlir::arith::ArithDialect"];
+  let hasOperationAttrVerify = 1;
+  let hasRegionArgAttrVerify = 1;
   let extraClassDeclaration = [{
     /// Version written into bytecode; a reader accepts this and older ones.
     static constexpr int64_t kBytecodeVersion = 1;
@@ -47,6 +65,25 @@ def Stem_Dialect : Dialect {
     static constexpr ::llvm::StringLiteral kRowsAttr = "stem.rows";
     /// Argument attribute (unit): the returned value is built here.
     static constexpr ::llvm::StringLiteral kOutputAttr = "stem.output";
+    /// Argument attribute: what an i32 vector holds, "ids", "positions" or
+    /// "sequences".
+    static constexpr ::llvm::StringLiteral kRoleAttr = "stem.role";
+    /// Argument attributes (unit): the scratch of all threads and the arena.
+    static constexpr ::llvm::StringLiteral kScratchAttr = "stem.scratch";
+    static constexpr ::llvm::StringLiteral kArenaAttr = "stem.arena";
+    /// Entry attributes: bytes of the arena, in all and for each token and
+    /// output row, and bytes of scratch for each thread.
+    static constexpr ::llvm::StringLiteral kFixedBytesAttr = "stem.fixed_bytes";
+    static constexpr ::llvm::StringLiteral kTokenBytesAttr =
+        "stem.bytes_per_token";
+    static constexpr ::llvm::StringLiteral kOutputBytesAttr =
+        "stem.bytes_per_output";
+    static constexpr ::llvm::StringLiteral kThreadBytesAttr =
+        "stem.bytes_per_thread";
+    /// stem.table attributes: the key of the matrix that it replaces, and how
+    /// its rows start.
+    static constexpr ::llvm::StringLiteral kFromAttr = "stem.from";
+    static constexpr ::llvm::StringLiteral kInitAttr = "stem.init";
 
     void registerTypes();
   }];
