@@ -28,6 +28,9 @@ using namespace stem;
 
 namespace {
 
+static_assert(STEM_KV_PAGE == STEM_PANEL,
+              "the keys of a page are one panel of a packed matrix");
+
 struct Slot {
   int64_t page = -1;
   int32_t block = -1;

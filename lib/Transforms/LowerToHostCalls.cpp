@@ -16,6 +16,11 @@
 using namespace mlir;
 using namespace stem;
 
+static_assert(PackedType::kPanelColumns == STEM_PANEL &&
+                  KVPageOp::kPageTokens == STEM_KV_PAGE,
+              "compiled code and the runtime differ in the size of a panel or "
+              "a page");
+
 //===----------------------------------------------------------------------===//
 // Signatures
 //===----------------------------------------------------------------------===//

@@ -28,7 +28,7 @@ using namespace stem;
 namespace {
 
 /// Columns of one task: one panel of the matrix kernels.
-constexpr int64_t kPanel = 64;
+constexpr int64_t kPanel = PackedType::kPanelColumns;
 
 /// A loop over blocks of `kPanel` of `columns` columns; `body` gets the first
 /// column and the width of the block, and the loop's shared outputs, and gives

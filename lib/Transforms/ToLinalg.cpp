@@ -29,7 +29,7 @@ using namespace mlir;
 using namespace stem;
 
 int64_t stem::chooseBlock(int64_t columns, int64_t limit) {
-  constexpr int64_t panel = 64;
+  constexpr int64_t panel = PackedType::kPanelColumns;
   for (int64_t block = limit / panel * panel; block >= panel; block -= panel)
     if (columns % block == 0)
       return block;

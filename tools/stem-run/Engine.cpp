@@ -29,7 +29,7 @@ using namespace stem;
 
 namespace {
 
-constexpr int64_t kTile = 64;
+constexpr int64_t kTile = GraphOptions().tokenTile;
 
 int64_t roundUp(int64_t count, int64_t multiple) {
   return (count + multiple - 1) / multiple * multiple;
@@ -204,7 +204,6 @@ void Engine::Impl::compile(const Checkpoint &checkpoint) {
                                 mlir::MLIRContext::Threading::DISABLED);
   GraphOptions graph;
   graph.compute = report.dtype;
-  graph.tokenTile = kTile;
   mlir::OwningOpRef<mlir::ModuleOp> ir = buildModelGraph(
       mlirContext, config, checkpoint.weights(), checkpoint.tensors(), graph);
   HostCompileOptions compile;

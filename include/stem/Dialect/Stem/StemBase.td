@@ -120,6 +120,10 @@ def Stem_PackedType : Stem_Type<"Packed", "packed"> {
                         "::mlir::Type":$elementType);
   let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;
+  let extraClassDeclaration = [{
+    /// Columns of one panel.
+    static constexpr int64_t kPanelColumns = 64;
+  }];
 }
 
 def Stem_KVCacheType : Stem_Type<"KVCache", "kv_cache"> {
