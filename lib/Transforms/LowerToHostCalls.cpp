@@ -251,111 +251,106 @@ struct Rows {
   Value stride;
 };
 
+struct RuntimeCall {
+  StringRef callee;
+  SmallVector<Value> arguments;
+};
+
+/// An op that becomes one call, whose result, if any, takes its place.
 template <typename SourceOp>
 struct ToRuntimeCall : ConvertOpToLLVMPattern<SourceOp> {
   using ConvertOpToLLVMPattern<SourceOp>::ConvertOpToLLVMPattern;
+  using OpAdaptor = typename SourceOp::Adaptor;
 
-  Rows getRows(OpBuilder &builder, Location loc, Value operand,
-               Value converted) const {
+  LogicalResult
+  matchAndRewrite(SourceOp op, OpAdaptor adaptor,
+                  ConversionPatternRewriter &rewriter) const override {
+    HostBuilder builder(op);
+    builder.setListener(rewriter.getListener());
+    RuntimeCall call = describe(op, adaptor, builder);
+    if (Value result = builder.call(call.callee, call.arguments))
+      rewriter.replaceOp(op, result);
+    else
+      rewriter.eraseOp(op);
+    return success();
+  }
+
+  virtual RuntimeCall describe(SourceOp op, OpAdaptor adaptor,
+                               HostBuilder &builder) const = 0;
+
+  Rows getRows(HostBuilder &builder, Value operand, Value converted) const {
+    Location loc = builder.getLoc();
     MemRefDescriptor descriptor(converted);
     auto type = cast<MemRefType>(operand.getType());
     return {descriptor.bufferPtr(builder, loc, *this->getTypeConverter(), type),
             descriptor.size(builder, loc, 0),
             descriptor.stride(builder, loc, 0)};
   }
-
-  /// The context is the first argument of every function.
-  static Value getContext(Operation *op) {
-    return op->getParentOfType<FunctionOpInterface>().getArgument(0);
-  }
 };
 
 // Pattern: packed_matmul a, b[k0, n0] into acc -> stem_packed_matmul
 struct ConvertPackedMatmul : ToRuntimeCall<PackedMatmulOp> {
   using ToRuntimeCall::ToRuntimeCall;
-  LogicalResult
-  matchAndRewrite(PackedMatmulOp op, OpAdaptor adaptor,
-                  ConversionPatternRewriter &rewriter) const override {
+  RuntimeCall describe(PackedMatmulOp op, OpAdaptor adaptor,
+                       HostBuilder &builder) const override {
     Location loc = op.getLoc();
-    HostBuilder builder(op);
-    Rows a = getRows(rewriter, loc, op.getA(), adaptor.getA());
-    Rows acc = getRows(rewriter, loc, op.getAcc(), adaptor.getAcc());
-    Value k = MemRefDescriptor(adaptor.getA()).size(rewriter, loc, 1);
-    Value n = MemRefDescriptor(adaptor.getAcc()).size(rewriter, loc, 1);
+    Rows a = getRows(builder, op.getA(), adaptor.getA());
+    Rows acc = getRows(builder, op.getAcc(), adaptor.getAcc());
+    Value k = MemRefDescriptor(adaptor.getA()).size(builder, loc, 1);
+    Value n = MemRefDescriptor(adaptor.getAcc()).size(builder, loc, 1);
     PackedType b = op.getB().getType();
-    builder.setListener(rewriter.getListener());
-    builder.setInsertionPoint(op);
-    builder.call("stem_packed_matmul",
-                 {getContext(op), a.data, a.stride, adaptor.getB(),
-                  builder.i32(*getRuntimeType(b.getElementType())),
-                  builder.i64(b.getRows()), builder.i64(b.getColumns()),
-                  adaptor.getKOffset(), adaptor.getNOffset(), acc.data,
-                  acc.stride, acc.count, k, n,
-                  builder.i32(op.getAccumulate())});
-    rewriter.eraseOp(op);
-    return success();
+    // The context is the first argument of every function.
+    Value context = op->getParentOfType<FunctionOpInterface>().getArgument(0);
+    return {"stem_packed_matmul",
+            {context, a.data, a.stride, adaptor.getB(),
+             builder.i32(*getRuntimeType(b.getElementType())),
+             builder.i64(b.getRows()), builder.i64(b.getColumns()),
+             adaptor.getKOffset(), adaptor.getNOffset(), acc.data, acc.stride,
+             acc.count, k, n, builder.i32(op.getAccumulate())}};
   }
 };
 
 // Pattern: packed_gather ids, b into out -> stem_packed_gather
 struct ConvertPackedGather : ToRuntimeCall<PackedGatherOp> {
   using ToRuntimeCall::ToRuntimeCall;
-  LogicalResult
-  matchAndRewrite(PackedGatherOp op, OpAdaptor adaptor,
-                  ConversionPatternRewriter &rewriter) const override {
-    Location loc = op.getLoc();
-    Rows ids = getRows(rewriter, loc, op.getIds(), adaptor.getIds());
-    Rows out = getRows(rewriter, loc, op.getOut(), adaptor.getOut());
+  RuntimeCall describe(PackedGatherOp op, OpAdaptor adaptor,
+                       HostBuilder &builder) const override {
+    Rows ids = getRows(builder, op.getIds(), adaptor.getIds());
+    Rows out = getRows(builder, op.getOut(), adaptor.getOut());
     PackedType b = op.getB().getType();
-    HostBuilder builder(op);
-    builder.setListener(rewriter.getListener());
-    builder.call("stem_packed_gather",
-                 {adaptor.getB(),
-                  builder.i32(*getRuntimeType(b.getElementType())),
-                  builder.i64(b.getRows()), builder.i64(b.getColumns()),
-                  ids.data, ids.count, out.data, out.stride});
-    rewriter.eraseOp(op);
-    return success();
+    return {"stem_packed_gather",
+            {adaptor.getB(), builder.i32(*getRuntimeType(b.getElementType())),
+             builder.i64(b.getRows()), builder.i64(b.getColumns()), ids.data,
+             ids.count, out.data, out.stride}};
   }
 };
 
 // Pattern: kv_append k, v at positions of sequences -> stem_kv_append
 struct ConvertKVAppend : ToRuntimeCall<KVAppendOp> {
   using ToRuntimeCall::ToRuntimeCall;
-  LogicalResult
-  matchAndRewrite(KVAppendOp op, OpAdaptor adaptor,
-                  ConversionPatternRewriter &rewriter) const override {
-    Location loc = op.getLoc();
-    Rows k = getRows(rewriter, loc, op.getK(), adaptor.getK());
-    Rows v = getRows(rewriter, loc, op.getV(), adaptor.getV());
+  RuntimeCall describe(KVAppendOp op, OpAdaptor adaptor,
+                       HostBuilder &builder) const override {
+    Rows k = getRows(builder, op.getK(), adaptor.getK());
+    Rows v = getRows(builder, op.getV(), adaptor.getV());
     Rows positions =
-        getRows(rewriter, loc, op.getPositions(), adaptor.getPositions());
+        getRows(builder, op.getPositions(), adaptor.getPositions());
     Rows sequences =
-        getRows(rewriter, loc, op.getSequences(), adaptor.getSequences());
-    HostBuilder builder(op);
-    builder.setListener(rewriter.getListener());
-    builder.call("stem_kv_append",
-                 {adaptor.getCache(), adaptor.getLayer(), k.data, k.stride,
-                  v.data, v.stride, positions.data, sequences.data, k.count});
-    rewriter.eraseOp(op);
-    return success();
+        getRows(builder, op.getSequences(), adaptor.getSequences());
+    return {"stem_kv_append",
+            {adaptor.getCache(), adaptor.getLayer(), k.data, k.stride, v.data,
+             v.stride, positions.data, sequences.data, k.count}};
   }
 };
 
 // Pattern: kv_page cache[layer, sequence, page, head] -> stem_kv_page
 struct ConvertKVPage : ToRuntimeCall<KVPageOp> {
   using ToRuntimeCall::ToRuntimeCall;
-  LogicalResult
-  matchAndRewrite(KVPageOp op, OpAdaptor adaptor,
-                  ConversionPatternRewriter &rewriter) const override {
-    HostBuilder builder(op);
-    builder.setListener(rewriter.getListener());
-    Value page = builder.call("stem_kv_page",
-                              {adaptor.getCache(), adaptor.getLayer(),
-                               adaptor.getSequence(), adaptor.getPage(),
-                               adaptor.getHead(), builder.i32(op.getValues())});
-    rewriter.replaceOp(op, page);
-    return success();
+  RuntimeCall describe(KVPageOp op, OpAdaptor adaptor,
+                       HostBuilder &builder) const override {
+    return {"stem_kv_page",
+            {adaptor.getCache(), adaptor.getLayer(), adaptor.getSequence(),
+             adaptor.getPage(), adaptor.getHead(),
+             builder.i32(op.getValues())}};
   }
 };
 
