@@ -9,6 +9,7 @@
 #define STEM_TARGET_HOSTCOMPILER_H
 
 #include "stem/Target/HostTarget.h"
+#include "stem/Transforms/Defaults.h"
 
 #include "mlir/IR/DialectRegistry.h"
 
@@ -18,7 +19,7 @@ namespace stem {
 
 struct HostCompileOptions {
   HostTarget target;
-  int64_t ffnBlock = 8192;
+  int64_t ffnBlock = kDefaultFFNBlock;
   /// Keeps compiled modules; empty: the default, see cacheDirectory().
   std::filesystem::path cacheDirectory;
   bool useCache = true;

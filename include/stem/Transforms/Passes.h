@@ -8,6 +8,8 @@
 #ifndef STEM_TRANSFORMS_PASSES_H
 #define STEM_TRANSFORMS_PASSES_H
 
+#include "stem/Transforms/Defaults.h"
+
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"
 

@@ -8,6 +8,8 @@
 #ifndef STEM_TRANSFORMS_PIPELINES_H
 #define STEM_TRANSFORMS_PIPELINES_H
 
+#include "stem/Transforms/Defaults.h"
+
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassOptions.h"
 
@@ -26,7 +28,7 @@ struct HostPipelineOptions : mlir::PassPipelineOptions<HostPipelineOptions> {
   Option<int64_t> ffnBlock{
       *this, "stem-ffn-block",
       llvm::cl::desc("Largest number of d_ff columns of one FFN block"),
-      llvm::cl::init(8192)};
+      llvm::cl::init(kDefaultFFNBlock)};
   Option<int32_t> isa{*this, "stem-isa",
                       llvm::cl::desc("stem_isa that the compiled code needs"),
                       llvm::cl::init(0)};

@@ -137,7 +137,7 @@ def StemToLinalgPass : Pass<"stem-to-linalg", "::mlir::func::FuncOp"> {
     than those of tokens and gathered rows are errors.
   }];
   let options = [
-    Option<"ffnBlock", "stem-ffn-block", "int64_t", /*default=*/"8192",
+    Option<"ffnBlock", "stem-ffn-block", "int64_t", /*default=*/"::stem::kDefaultFFNBlock",
            "Largest number of d_ff columns of one block.">,
     Option<"vocabularyBlock", "stem-vocabulary-block", "int64_t",
            /*default=*/"1024",

@@ -1,0 +1,25 @@
+//===- Defaults.h - Defaults of pass options --------------------*- C++ -*-===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Those that passes, pipelines and the compiler's options share.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEM_TRANSFORMS_DEFAULTS_H
+#define STEM_TRANSFORMS_DEFAULTS_H
+
+#include <cstdint>
+
+namespace stem {
+
+/// d_ff columns of one block of an FFN, at most. Wide blocks save passes over
+/// the accumulator; docs/architecture.md has the figures.
+inline constexpr int64_t kDefaultFFNBlock = 8192;
+
+} // namespace stem
+
+#endif // STEM_TRANSFORMS_DEFAULTS_H
