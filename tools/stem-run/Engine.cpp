@@ -14,12 +14,12 @@
 #include "stem/Runtime/Context.h"
 #include "stem/Runtime/KVCache.h"
 #include "stem/Runtime/Module.h"
+#include "stem/Runtime/Tensor.h"
 #include "stem/Support/Error.h"
 #include "stem/Support/Format.h"
 #include "stem/Target/HostCompiler.h"
 
 #include "mlir/IR/MLIRContext.h"
-#include "llvm/Support/FileUtilities.h"
 
 #include <chrono>
 #include <map>
@@ -49,9 +49,39 @@ struct CacheDeleter {
   void operator()(stem_kv_cache *cache) const { stem_kv_destroy(cache); }
 };
 
+/// Positions of the key-value cache that a step takes. They are reserved before
+/// it runs; unless it runs to its end, every sequence has its length back.
+class Reservation {
+public:
+  Reservation(stem_context *context, stem_kv_cache *cache)
+      : context(context), cache(cache) {}
+  Reservation(const Reservation &) = delete;
+  Reservation &operator=(const Reservation &) = delete;
+  ~Reservation() {
+    // Windows keep what one step may overwrite: this cannot be refused.
+    for (auto [sequence, length] : before)
+      stem_kv_truncate(context, cache, sequence, length);
+  }
+
+  void grow(int32_t sequence, int64_t length) {
+    before.try_emplace(sequence, stem_kv_length(cache, sequence));
+    throwIfFailed(context, stem_kv_reserve(context, cache, sequence, length));
+  }
+  void commit() { before.clear(); }
+
+private:
+  stem_context *context;
+  stem_kv_cache *cache;
+  std::map<int32_t, int64_t> before;
+};
+
 /// The tokens of one step, flat, in the order that entries take them.
 struct Step {
+  Step(stem_context *context, stem_kv_cache *cache)
+      : reservation(context, cache) {}
+
   std::vector<int32_t> ids, positions, sequences, labels, outputRows;
+  Reservation reservation;
 
   /// What an entry's argument of this name takes.
   const std::vector<int32_t> &input(std::string_view name) const {
@@ -76,6 +106,7 @@ struct Step {
               std::span<const int32_t> tokens, std::span<const int32_t> targets,
               int64_t tile) {
     int64_t count = static_cast<int64_t>(tokens.size());
+    reservation.grow(sequence, position + count);
     for (int64_t i = 0; i < roundUp(count, tile); ++i) {
       bool isPadding = i >= count;
       ids.push_back(isPadding ? 0 : tokens[i]);
@@ -84,37 +115,18 @@ struct Step {
       labels.push_back(isPadding || targets.empty() ? -100 : targets[i]);
     }
   }
+
+  /// After it ran: what it appended stays.
+  void finish() {
+    reservation.commit();
+    for (auto *values : {&ids, &positions, &sequences, &labels, &outputRows})
+      values->clear();
+  }
 };
 
 stem_tensor vectorTensor(const std::vector<int32_t> &values) {
-  stem_tensor result = {};
-  result.data = const_cast<int32_t *>(values.data());
-  result.dtype = STEM_I32;
-  result.rank = 1;
-  result.sizes[0] = static_cast<int64_t>(values.size());
-  result.strides[0] = 1;
-  return result;
-}
-
-stem_tensor floatTensor(float *data, int64_t rows, int64_t columns) {
-  stem_tensor result = {};
-  result.data = data;
-  result.dtype = STEM_F32;
-  result.rank = columns > 0 ? 2 : 1;
-  result.sizes[0] = rows;
-  result.strides[0] = columns > 0 ? columns : 1;
-  if (columns > 0) {
-    result.sizes[1] = columns;
-    result.strides[1] = 1;
-  }
-  return result;
-}
-
-stem_tensor handleTensor(void *handle) {
-  stem_tensor result = {};
-  result.data = handle;
-  result.dtype = STEM_HANDLE;
-  return result;
+  return denseTensor(const_cast<int32_t *>(values.data()), STEM_I32,
+                     {static_cast<int64_t>(values.size())});
 }
 
 std::string describePlan(const MemoryPlan &plan) {
@@ -140,15 +152,17 @@ struct Engine::Impl {
   void checkFits() const;
   void allocate(const Checkpoint &checkpoint);
   stem_kv_options cacheOptions() const;
-  int64_t arenaBytes(const stem_entry &entry, int64_t tokens,
-                     int64_t outputs) const;
+  Step newStep() const { return {context.get(), cache.get()}; }
   void run(const stem_entry &entry, Step &step, float *output,
            int64_t outputColumns);
   void checkIds(std::span<const int32_t> ids, const char *what,
                 std::optional<int32_t> ignored = std::nullopt) const;
   void checkSequence(int32_t sequence) const;
   void checkLength(int64_t length) const;
-  void reserve(int32_t sequence, int64_t length);
+  int64_t checkChunks(std::span<const PrefillChunk> chunks) const;
+  int64_t length(int32_t sequence) const;
+  void truncate(int32_t sequence, int64_t newLength);
+  class Scorer;
 
   ModelConfig config;
   EngineOptions options;
@@ -166,6 +180,14 @@ struct Engine::Impl {
   Arena arena;
   std::vector<float> logits;
 };
+
+int64_t MemoryPlan::total() const {
+  int64_t sum = 0;
+  for (int64_t part : {weights, tables, arena, cache})
+    if (__builtin_add_overflow(sum, part, &sum))
+      return INT64_MAX;
+  return sum;
+}
 
 //===----------------------------------------------------------------------===//
 // Start
@@ -212,8 +234,6 @@ void Engine::Impl::compile(const Checkpoint &checkpoint) {
   compile.useCache = options.useCache;
   compile.dumpDirectory = options.dumpDirectory;
   HostCompileResult result = compileForHost(*ir, compile);
-  // What is loaded needs no name; what cannot be loaded is not left behind.
-  llvm::FileRemover remover(result.path.string(), result.isTemporary);
   module = std::make_unique<Module>(result.path.string(), context.get());
   auto find = [&](const char *entry) {
     const stem_entry *found = module->find(entry);
@@ -243,13 +263,6 @@ stem_kv_options Engine::Impl::cacheOptions() const {
   return kv;
 }
 
-int64_t Engine::Impl::arenaBytes(const stem_entry &entry, int64_t tokens,
-                                 int64_t outputs) const {
-  return entry.fixed_bytes + tokens * entry.bytes_per_token +
-         outputs * entry.bytes_per_output +
-         report.threads * entry.bytes_per_thread;
-}
-
 void Engine::Impl::plan() {
   int64_t own = static_cast<int64_t>(config.maxPositions);
   if (options.maxPositions == 0)
@@ -267,10 +280,11 @@ void Engine::Impl::plan() {
       module->tables());
   report.plan.weights = weights->parameterBytes();
   report.plan.tables = weights->tableBytes();
-  report.plan.arena = std::max(
-      {arenaBytes(*prefill, options.maxStepTokens, 1),
-       arenaBytes(*score, options.maxStepTokens, 0),
-       arenaBytes(*decode, options.maxSequences, options.maxSequences)});
+  report.plan.arena =
+      std::max({arenaBytes(*prefill, options.maxStepTokens, 1, report.threads),
+                arenaBytes(*score, options.maxStepTokens, 0, report.threads),
+                arenaBytes(*decode, options.maxSequences, options.maxSequences,
+                           report.threads)});
   int64_t sequenceBytes = kvSequenceBytes(cacheOptions(), options.maxPositions);
   if (__builtin_mul_overflow(options.maxSequences, sequenceBytes,
                              &report.plan.cache))
@@ -356,19 +370,20 @@ void Engine::Impl::checkLength(int64_t length) const {
          length, options.maxPositions);
 }
 
-void Engine::Impl::reserve(int32_t sequence, int64_t length) {
-  checkLength(length);
-  throwIfFailed(context.get(),
-                stem_kv_reserve(context.get(), cache.get(), sequence, length));
+int64_t Engine::Impl::length(int32_t sequence) const {
+  checkSequence(sequence);
+  return stem_kv_length(cache.get(), sequence);
 }
 
 void Engine::Impl::run(const stem_entry &entry, Step &step, float *output,
                        int64_t outputColumns) {
+  if (step.empty())
+    return;
   int64_t outputRows = outputColumns > 0
                            ? static_cast<int64_t>(step.outputRows.size())
                            : step.tokens();
-  int64_t needed =
-      arenaBytes(entry, step.tokens(), outputColumns > 0 ? outputRows : 0);
+  int64_t needed = arenaBytes(
+      entry, step.tokens(), outputColumns > 0 ? outputRows : 0, report.threads);
   if (needed > arena.size())
     arena = Arena(needed, "the arena of a step");
   std::vector<stem_tensor> arguments;
@@ -385,7 +400,10 @@ void Engine::Impl::run(const stem_entry &entry, Step &step, float *output,
       arguments.push_back(handleTensor(cache.get()));
       break;
     case STEM_ARG_OUTPUT:
-      arguments.push_back(floatTensor(output, outputRows, outputColumns));
+      arguments.push_back(
+          outputColumns > 0
+              ? denseTensor(output, STEM_F32, {outputRows, outputColumns})
+              : denseTensor(output, STEM_F32, {outputRows}));
       break;
     default:
       arguments.push_back(vectorTensor(step.input(argument.name)));
@@ -395,59 +413,55 @@ void Engine::Impl::run(const stem_entry &entry, Step &step, float *output,
                 entry.function(context.get(), arguments.data(),
                                static_cast<int64_t>(arguments.size()),
                                arena.data(), arena.size()));
+  step.finish();
 }
 
 int64_t Engine::length(int32_t sequence) const {
-  impl->checkSequence(sequence);
-  return stem_kv_length(impl->cache.get(), sequence);
+  return impl->length(sequence);
 }
 
-std::span<const float> Engine::prefill(std::span<const PrefillChunk> chunks) {
-  int64_t vocabulary = vocabSize();
+/// All is checked before the first sequence grows. Gives the rows of logits.
+int64_t Engine::Impl::checkChunks(std::span<const PrefillChunk> chunks) const {
   int64_t rows = 0;
   std::map<int32_t, int64_t> lengths; // after the call
-  // All is checked before the first sequence grows.
   for (const PrefillChunk &chunk : chunks) {
-    impl->checkSequence(chunk.sequence);
-    impl->checkIds(chunk.ids, "token id");
+    checkSequence(chunk.sequence);
+    checkIds(chunk.ids, "token id");
     int64_t count = static_cast<int64_t>(chunk.ids.size());
     int64_t &newLength =
         lengths.try_emplace(chunk.sequence, length(chunk.sequence))
             .first->second;
     newLength += count;
-    impl->checkLength(newLength);
+    checkLength(newLength);
     rows += chunk.allLogits ? count : (count > 0 ? 1 : 0);
   }
-  impl->logits.resize(rows * vocabulary);
+  return rows;
+}
+
+std::span<const float> Engine::prefill(std::span<const PrefillChunk> chunks) {
+  impl->logits.resize(impl->checkChunks(chunks) * vocabSize());
   float *output = impl->logits.data();
-  Step step;
+  Step step = impl->newStep();
   auto flush = [&] {
-    if (step.empty())
-      return;
-    impl->run(*impl->prefill, step, output, vocabulary);
-    output += static_cast<int64_t>(step.outputRows.size()) * vocabulary;
-    step = Step();
+    int64_t rows = static_cast<int64_t>(step.outputRows.size());
+    impl->run(*impl->prefill, step, output, vocabSize());
+    output += rows * vocabSize();
   };
   for (const PrefillChunk &chunk : chunks) {
-    int64_t count = static_cast<int64_t>(chunk.ids.size());
-    for (int64_t begin = 0; begin < count;) {
-      int64_t room = impl->options.maxStepTokens - step.tokens();
-      int64_t size = std::min(count - begin, room);
-      if (size <= 0) {
+    for (std::span<const int32_t> rest = chunk.ids; !rest.empty();) {
+      if (step.tokens() == impl->options.maxStepTokens)
         flush();
-        continue;
-      }
-      int64_t position = length(chunk.sequence);
-      impl->reserve(chunk.sequence, position + size);
       int64_t firstRow = step.tokens();
-      step.append(chunk.sequence, position, chunk.ids.subspan(begin, size), {},
+      int64_t size = std::min(static_cast<int64_t>(rest.size()),
+                              impl->options.maxStepTokens - firstRow);
+      step.append(chunk.sequence, length(chunk.sequence), rest.first(size), {},
                   kTile);
-      begin += size;
-      if (chunk.allLogits)
-        for (int64_t i = 0; i < size; ++i)
-          step.outputRows.push_back(static_cast<int32_t>(firstRow + i));
-      else if (begin == count)
-        step.outputRows.push_back(static_cast<int32_t>(firstRow + size - 1));
+      rest = rest.subspan(size);
+      int64_t row = chunk.allLogits ? 0
+                    : rest.empty()  ? size - 1 // the last token's
+                                    : size;
+      for (; row < size; ++row)
+        step.outputRows.push_back(static_cast<int32_t>(firstRow + row));
     }
   }
   flush();
@@ -469,76 +483,101 @@ std::span<const float> Engine::decode(std::span<const int32_t> sequences,
       fail("decode was given sequence {} twice; it takes one token for each",
            sequence);
   }
-  Step step;
+  Step step = impl->newStep();
   for (size_t i = 0; i < ids.size(); ++i) {
-    int64_t position = length(sequences[i]);
-    impl->reserve(sequences[i], position + 1);
-    step.append(sequences[i], position, ids.subspan(i, 1), {}, /*tile=*/1);
+    step.append(sequences[i], length(sequences[i]), ids.subspan(i, 1), {},
+                /*tile=*/1);
     step.outputRows.push_back(static_cast<int32_t>(i));
   }
   impl->logits.resize(ids.size() * vocabSize());
-  if (!step.empty())
-    impl->run(*impl->decode, step, impl->logits.data(), vocabSize());
+  impl->run(*impl->decode, step, impl->logits.data(), vocabSize());
   return impl->logits;
 }
 
-std::vector<float> Engine::score(std::span<const ScoreWindow> windows) {
-  std::vector<float> result, stepLosses;
-  Step step;
+/// Windows side by side in one step, a sequence slot for each.
+class Engine::Impl::Scorer {
+public:
+  explicit Scorer(Impl &impl) : impl(impl), step(impl.newStep()) {}
+
+  void add(const ScoreWindow &window);
+  std::vector<float> finish() {
+    flush();
+    return std::move(losses);
+  }
+
+private:
   struct Piece {
     int64_t firstRow, count;
   };
-  std::vector<Piece> pieces;
+
+  void check(const ScoreWindow &window) const;
+  void flush();
+
+  Impl &impl;
+  Step step;
+  std::vector<Piece> pieces; ///< of the step: where its rows are not padding
   int32_t slot = 0;
-  auto flush = [&] {
-    if (step.empty())
-      return;
-    stepLosses.resize(step.tokens());
-    impl->run(*impl->score, step, stepLosses.data(), /*outputColumns=*/0);
-    for (Piece piece : pieces)
-      result.insert(result.end(), stepLosses.begin() + piece.firstRow,
-                    stepLosses.begin() + piece.firstRow + piece.count);
-    pieces.clear();
-    step = Step();
-    slot = 0;
-  };
-  for (const ScoreWindow &window : windows) {
-    if (window.ids.size() != window.labels.size())
-      fail("a window has {} ids and {} labels", window.ids.size(),
-           window.labels.size());
-    impl->checkIds(window.ids, "token id");
-    impl->checkIds(window.labels, "label", /*ignored=*/-100);
-    int64_t count = static_cast<int64_t>(window.ids.size());
-    if (slot == impl->options.maxSequences ||
-        step.tokens() + roundUp(count, kTile) > impl->options.maxStepTokens)
+  std::vector<float> stepLosses, losses;
+};
+
+void Engine::Impl::Scorer::check(const ScoreWindow &window) const {
+  if (window.ids.size() != window.labels.size())
+    fail("a window has {} ids and {} labels", window.ids.size(),
+         window.labels.size());
+  impl.checkLength(static_cast<int64_t>(window.ids.size()));
+  impl.checkIds(window.ids, "token id");
+  impl.checkIds(window.labels, "label", /*ignored=*/-100);
+}
+
+void Engine::Impl::Scorer::flush() {
+  stepLosses.resize(step.tokens());
+  impl.run(*impl.score, step, stepLosses.data(), /*outputColumns=*/0);
+  for (Piece piece : pieces)
+    losses.insert(losses.end(), stepLosses.begin() + piece.firstRow,
+                  stepLosses.begin() + piece.firstRow + piece.count);
+  pieces.clear();
+  slot = 0;
+}
+
+void Engine::Impl::Scorer::add(const ScoreWindow &window) {
+  check(window);
+  int64_t maxTokens = impl.options.maxStepTokens;
+  int64_t count = static_cast<int64_t>(window.ids.size());
+  if (slot == impl.options.maxSequences ||
+      step.tokens() + roundUp(count, kTile) > maxTokens)
+    flush();
+  impl.truncate(slot, 0);
+  for (int64_t begin = 0; begin < count;) {
+    int64_t size = std::min(count - begin, maxTokens - step.tokens());
+    pieces.push_back({step.tokens(), size});
+    step.append(slot, begin, window.ids.subspan(begin, size),
+                window.labels.subspan(begin, size), kTile);
+    begin += size;
+    // A window longer than a step: its sequence goes on in the next one.
+    if (begin < count) {
+      int32_t current = slot;
       flush();
-    truncate(slot, 0);
-    for (int64_t begin = 0; begin < count;) {
-      int64_t size =
-          std::min(count - begin, impl->options.maxStepTokens - step.tokens());
-      impl->reserve(slot, begin + size);
-      pieces.push_back({step.tokens(), size});
-      step.append(slot, begin, window.ids.subspan(begin, size),
-                  window.labels.subspan(begin, size), kTile);
-      begin += size;
-      // A window longer than a step: its sequence goes on in the next one.
-      if (begin < count) {
-        int32_t current = slot;
-        flush();
-        slot = current;
-      }
+      slot = current;
     }
-    ++slot;
   }
-  flush();
-  return result;
+  ++slot;
+}
+
+std::vector<float> Engine::score(std::span<const ScoreWindow> windows) {
+  Impl::Scorer scorer(*impl);
+  for (const ScoreWindow &window : windows)
+    scorer.add(window);
+  return scorer.finish();
+}
+
+void Engine::Impl::truncate(int32_t sequence, int64_t newLength) {
+  checkSequence(sequence);
+  throwIfFailed(context.get(), stem_kv_truncate(context.get(), cache.get(),
+                                                sequence, newLength));
 }
 
 void Engine::truncate(int32_t sequence, int64_t newLength) {
-  impl->checkSequence(sequence);
-  throwIfFailed(impl->context.get(),
-                stem_kv_truncate(impl->context.get(), impl->cache.get(),
-                                 sequence, newLength));
+  impl->truncate(sequence, newLength);
 }
 
 void Engine::fork(int32_t from, int32_t to) {

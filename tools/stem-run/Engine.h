@@ -45,8 +45,8 @@ struct MemoryPlan {
   int64_t weights = 0;
   int64_t tables = 0;
   int64_t arena = 0;
-  int64_t cache = 0; ///< key-value cache when every position is used
-  int64_t total() const { return weights + tables + arena + cache; }
+  int64_t cache = 0;     ///< key-value cache when every position is used
+  int64_t total() const; ///< INT64_MAX where the sum is beyond it
 };
 
 struct EngineReport {
@@ -73,7 +73,8 @@ struct ScoreWindow {
   std::span<const int32_t> labels; ///< -100: not scored (nll 0)
 };
 
-/// One model in memory. Not thread-safe. Every failure is an Error.
+/// One model in memory. Not thread-safe. Every failure is an Error. A step that
+/// fails appends nothing; of a call in several steps, those before it count.
 class Engine {
 public:
   static std::unique_ptr<Engine> create(const Checkpoint &checkpoint,
