@@ -8,6 +8,7 @@
 #include "stem/Target/HostCompiler.h"
 
 #include "ArtefactCache.h"
+#include "BuildIdentity.h"
 
 #include "stem/Dialect/Stem/StemBufferizable.h"
 #include "stem/Dialect/Stem/StemDialect.h"
@@ -70,18 +71,6 @@ std::string print(ModuleOp module) {
   llvm::raw_string_ostream stream(text);
   module.print(stream);
   return text;
-}
-
-/// Changes with every build of this program, so that a new compiler does not
-/// read what an old one made.
-std::string buildIdentity() {
-  static int anchor;
-  std::string program = llvm::sys::fs::getMainExecutable(nullptr, &anchor);
-  llvm::sys::fs::file_status status;
-  if (llvm::sys::fs::status(program, status))
-    return program;
-  auto time = status.getLastModificationTime().time_since_epoch().count();
-  return fmt::format("{} {} {}", program, status.getSize(), time);
 }
 
 std::string cacheKey(ModuleOp module, const HostCompileOptions &options) {

@@ -108,6 +108,26 @@ class CacheTest(ModelTest):
             self.assertFalse(hit, (dtype, isa))
             self.assertEqual(len(os.listdir(cache)), count + 1)
 
+    def test_another_library_makes_another_entry(self):
+        """A changed library of the compiler or the runtime is another build,
+        whatever the program is."""
+        linked = subprocess.run(["ldd", shutil.which("stem-run")], check=True,
+                                capture_output=True, text=True).stdout
+        library, = [line.split()[2] for line in linked.splitlines()
+                    if "libStemRuntime" in line]
+        os.mkdir(self.path("preloaded"))
+        copy = shutil.copy2(library, self.path("preloaded"))
+        cache, _ = self.filled_copy()
+        environment = {**os.environ, "LD_PRELOAD": copy}
+        for hit in False, True:
+            self.assertEqual(
+                self.finish(self.start(cache, env=environment)), hit)
+        os.utime(copy, (1e9, 1e9))
+        for hit in False, True:
+            self.assertEqual(
+                self.finish(self.start(cache, env=environment)), hit)
+        self.assertEqual(len(os.listdir(cache)), 3)
+
     def test_processes_at_once(self):
         cache = self.path("cache")
         for process in [self.start(cache) for _ in range(3)]:
