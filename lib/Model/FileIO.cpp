@@ -8,12 +8,13 @@
 #include "FileIO.h"
 
 #include "stem/Support/Error.h"
+#include "stem/Support/ScratchFolder.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
+#include <random>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -79,13 +80,31 @@ void MappedFile::release(std::span<const std::byte> part) const {
   ::madvise(const_cast<std::byte *>(start) + first, end - first, MADV_DONTNEED);
 }
 
+std::string stem::temporaryPrefix(const std::filesystem::path &path) {
+  return fmt::format(".{}.tmp-", path.filename().string());
+}
+
+/// Six letters and digits, as mkstemp takes them; that would leave the file
+/// unreadable for others.
+static std::string randomSuffix() {
+  static constexpr std::string_view letters =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+  std::random_device random;
+  std::uniform_int_distribution<size_t> index(0, letters.size() - 1);
+  std::string suffix(6, ' ');
+  for (char &letter : suffix)
+    letter = letters[index(random)];
+  return suffix;
+}
+
 int stem::createTemporary(const std::filesystem::path &path,
                           std::filesystem::path &temporary) {
-  static std::atomic<unsigned> counter = 0;
+  const std::filesystem::path parent =
+      path.has_parent_path() ? path.parent_path() : ".";
+  const std::string prefix = temporaryPrefix(path);
+  removeStale(parent, prefix);
   for (int attempt = 0; attempt < 100; ++attempt) {
-    temporary = path.parent_path() / fmt::format(".{}.tmp-{}-{}",
-                                                 path.filename().string(),
-                                                 ::getpid(), counter++);
+    temporary = parent / (prefix + randomSuffix());
     int descriptor = createExclusive(temporary);
     if (descriptor >= 0)
       return descriptor;

@@ -35,8 +35,11 @@ private:
   size_t size = 0;
 };
 
+/// ".NAME.tmp-": what the unfinished forms of `path` beside it begin with.
+std::string temporaryPrefix(const std::filesystem::path &path);
+
 /// Creates a new file beside `path`, hidden, with a name of its own; gives its
-/// descriptor.
+/// descriptor. Removes what killed processes left of the same file.
 int createTemporary(const std::filesystem::path &path,
                     std::filesystem::path &temporary);
 

@@ -12,6 +12,7 @@
 #include "stem/Model/TensorSource.h"
 #include "stem/Support/Error.h"
 #include "stem/Support/Format.h"
+#include "stem/Support/ScratchFolder.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -273,9 +274,9 @@ void ModelFolderWriter::start() {
         formatBytes(static_cast<double>(available)),
         formatBytes(static_cast<double>(needed - available)));
   nameShards();
+  removeStale(parentOf(out), temporaryPrefix(out));
   std::string pattern =
-      (parentOf(out) / fmt::format(".{}.tmp-XXXXXX", out.filename().string()))
-          .string();
+      (parentOf(out) / (temporaryPrefix(out) + "XXXXXX")).string();
   if (!::mkdtemp(pattern.data()))
     fail("{}: cannot create a folder beside it: {}", out.string(),
          std::strerror(errno));

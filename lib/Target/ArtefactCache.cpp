@@ -11,8 +11,6 @@
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/SHA256.h"
 
-#include <unistd.h>
-
 using namespace stem;
 namespace fs = std::filesystem;
 
@@ -50,21 +48,25 @@ std::optional<fs::path> ArtefactCache::find(const std::string &key) const {
   return std::nullopt;
 }
 
-std::optional<fs::path> ArtefactCache::reserve(const std::string &key) const {
+std::unique_ptr<ScratchFolder> ArtefactCache::reserve() const {
+  const std::string prefix = "building-";
   std::error_code error;
   fs::create_directories(folder, error);
-  if (error || ::access(folder.c_str(), W_OK) != 0)
-    return std::nullopt;
-  return folder / (key + "." + std::to_string(::getpid()) + ".building");
+  if (error)
+    return nullptr;
+  removeStale(folder, prefix);
+  return ScratchFolder::tryMake(folder, prefix);
 }
 
-fs::path ArtefactCache::commit(const std::string &key,
-                               const fs::path &built) const {
+std::optional<fs::path> ArtefactCache::commit(const std::string &key,
+                                              const fs::path &built) const {
   std::optional<std::string> content = hashFile(built);
   if (!content)
-    return built;
+    return std::nullopt;
   fs::path entry = folder / (key + "-" + *content + ".so");
   std::error_code error;
   fs::rename(built, entry, error);
-  return error ? built : entry;
+  if (error)
+    return std::nullopt;
+  return entry;
 }

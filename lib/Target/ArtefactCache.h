@@ -8,7 +8,10 @@
 #ifndef STEM_LIB_TARGET_ARTEFACTCACHE_H
 #define STEM_LIB_TARGET_ARTEFACTCACHE_H
 
+#include "stem/Support/ScratchFolder.h"
+
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -25,12 +28,13 @@ public:
   /// A whole entry for `key`. Entries that are not whole are removed.
   std::optional<std::filesystem::path> find(const std::string &key) const;
 
-  /// Where to build an entry; none when the folder cannot be written.
-  std::optional<std::filesystem::path> reserve(const std::string &key) const;
+  /// A folder to build an entry in; null when the cache cannot be written.
+  /// What processes that were killed left behind is removed after a day.
+  std::unique_ptr<ScratchFolder> reserve() const;
 
-  /// Gives a finished file its name in the cache.
-  std::filesystem::path commit(const std::string &key,
-                               const std::filesystem::path &built) const;
+  /// Gives a finished file its name in the cache; none when that fails.
+  std::optional<std::filesystem::path>
+  commit(const std::string &key, const std::filesystem::path &built) const;
 
 private:
   std::filesystem::path folder;

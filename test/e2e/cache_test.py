@@ -98,6 +98,30 @@ class CacheTest(ModelTest):
         os.mkdir(entry)
         self.assertEqual(self.generate(cache), (self.wanted, False))
 
+    def test_place_of_an_entry_is_taken(self):
+        """The module is built elsewhere, and nothing else is left."""
+        cache, entry = self.filled_copy()
+        os.remove(entry)
+        os.makedirs(os.path.join(entry, "folder"))
+        for _ in range(2):
+            self.assertEqual(self.generate(cache), (self.wanted, False))
+            self.assertEqual(os.listdir(cache), [self.entry])
+
+    def test_what_killed_processes_left(self):
+        """Removed once it is a day old, and nothing else is."""
+        cache = self.path("cache")
+        for name in "building-Old123", "building-New123", "building-Old":
+            os.makedirs(os.path.join(cache, name))
+            if "Old" in name:
+                part = os.path.join(cache, name, "module.so")
+                with open(part, "w"):
+                    pass
+                for path in part, os.path.join(cache, name):
+                    os.utime(path, (1e9, 1e9))
+        self.assertEqual(self.generate(cache), (self.wanted, False))
+        self.assertEqual(sorted(os.listdir(cache))[1:],
+                         ["building-New123", "building-Old"])
+
     def test_what_makes_another_entry(self):
         cache = self.path("cache")
         kinds = [("bf16", "avx2"), ("f32", "avx2")]

@@ -31,7 +31,8 @@ struct FolderOptions {
 /// Writes a folder as a stream. It is built beside its destination under a
 /// temporary name and renamed when complete, so that the destination is absent
 /// (or the old one) until then. A killed process leaves the temporary folder,
-/// `.NAME.tmp-XXXXXX`, which may be removed by hand.
+/// `.NAME.tmp-XXXXXX`; the next writer of the same folder removes it when it is
+/// a day old.
 ///
 /// A folder that Stem made has a file `stem_provenance.json`: a JSON object
 /// with "made_by": "stem", "format": 1 and what the caller adds. Only such a

@@ -8,18 +8,19 @@
 #ifndef STEM_TARGET_HOSTCOMPILER_H
 #define STEM_TARGET_HOSTCOMPILER_H
 
+#include "stem/Support/ScratchFolder.h"
 #include "stem/Target/HostTarget.h"
-#include "stem/Transforms/Defaults.h"
 
 #include "mlir/IR/DialectRegistry.h"
 
 #include <filesystem>
+#include <memory>
 
 namespace stem {
 
 struct HostCompileOptions {
   HostTarget target;
-  int64_t ffnBlock = kDefaultFFNBlock;
+  int64_t ffnBlock = 8192;
   /// Keeps compiled modules; empty: the default, see cacheDirectory().
   std::filesystem::path cacheDirectory;
   bool useCache = true;
@@ -31,8 +32,9 @@ struct HostCompileResult {
   std::filesystem::path path;
   bool cacheHit = false;
   double seconds = 0;
-  /// The file is nobody else's: delete it after loading.
-  bool isTemporary = false;
+  /// Holds the file when it is not in the cache: it goes with the result. What
+  /// is loaded needs no name.
+  std::unique_ptr<ScratchFolder> scratch;
 };
 
 /// All that a context needs to compile.
@@ -42,10 +44,11 @@ void registerHostCompiler(mlir::DialectRegistry &registry);
 std::filesystem::path cacheDirectory();
 
 /// Compiles a module of the graph phase, which is consumed. The cache is keyed
-/// by the module, the options, the target and this program's build; an entry
-/// that is torn or was changed is built again. A cache that cannot be written
-/// is used no further and not an error. Throws an Error with the diagnostics of
-/// the pass that failed and the path of a reproducer.
+/// by the module, the options, the target and the builds of this program and of
+/// the libraries that compile; an entry that is torn or was changed is built
+/// again. A cache that cannot be written is used no further and not an error.
+/// Throws an Error with the diagnostics of the pass that failed and the path of
+/// a reproducer.
 HostCompileResult compileForHost(mlir::ModuleOp module,
                                  const HostCompileOptions &options);
 

@@ -1,0 +1,52 @@
+//===- ScratchFolder.h - Folders of unfinished work -------------*- C++ -*-===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEM_SUPPORT_SCRATCHFOLDER_H
+#define STEM_SUPPORT_SCRATCHFOLDER_H
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+namespace stem {
+
+/// A new folder PREFIXxxxxxx with letters of its own, for this user alone. It
+/// goes with the object, and all that is in it.
+class ScratchFolder {
+public:
+  /// Throws when `parent` does not take it.
+  ScratchFolder(const std::filesystem::path &parent, const std::string &prefix);
+  ScratchFolder(const ScratchFolder &) = delete;
+  ScratchFolder &operator=(const ScratchFolder &) = delete;
+  ~ScratchFolder();
+
+  /// Null when `parent` does not take it.
+  static std::unique_ptr<ScratchFolder>
+  tryMake(const std::filesystem::path &parent, const std::string &prefix);
+
+  const std::filesystem::path &path() const { return folder; }
+
+  /// The folder stays.
+  void keep() { isKept = true; }
+
+private:
+  std::filesystem::path folder;
+  bool isKept = false;
+};
+
+/// The system's folder for temporary files.
+std::filesystem::path temporaryFolder();
+
+/// Removes what processes that were killed left in `parent`: files and folders
+/// named PREFIX and six letters or digits, in which nothing was written for a
+/// day. What cannot be removed is left.
+void removeStale(const std::filesystem::path &parent,
+                 const std::string &prefix);
+
+} // namespace stem
+
+#endif // STEM_SUPPORT_SCRATCHFOLDER_H
