@@ -8,7 +8,7 @@ import os
 import subprocess
 import unittest
 
-from e2e import GOLDEN, ModelTest
+from e2e import GOLDEN, ModelTest, stem_run
 
 MODEL = os.path.join(GOLDEN, "llama_gqa")
 
@@ -36,6 +36,18 @@ class PacedTest(ModelTest):
         model = json.loads(result.stdout)["models"][0]
         self.assertEqual(len(model["prefill_seconds"]), 1)
         self.assertEqual(len(model["decode_seconds"]), 1)
+
+    def test_rows_are_read_in_their_own_type(self):
+        read = {}
+        for dtype in "f32", "bf16":
+            stem_run("convert", MODEL, self.path(dtype), "--layers=1",
+                     "--init=row-mean", f"--row-dtype={dtype}")
+            result = paced("", "--dtype=f32", model=(self.path(dtype),))
+            self.assertEqual(result.returncode, 0, result.stderr)
+            model = json.loads(result.stdout)["models"][0]
+            read[dtype] = model["decode_bytes_per_token"]
+        # One row of d_ff 80.
+        self.assertAlmostEqual(read["f32"] - read["bf16"], 80 * 2, places=3)
 
     def test_other_words_are_refused(self):
         result = paced("warm up\n")

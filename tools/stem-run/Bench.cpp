@@ -20,11 +20,11 @@
 #include "stem/Runtime/Machine.h"
 #include "stem/Runtime/Philox.h"
 #include "stem/Support/Format.h"
+#include "stem/Support/ScratchFolder.h"
 
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <cstdlib>
 #include <fstream>
 #include <iostream>
 
@@ -60,28 +60,6 @@ struct BenchArguments {
   CompileArguments compile;
 };
 
-/// A folder that goes with the object.
-class ScratchFolder {
-public:
-  ScratchFolder() {
-    std::string pattern =
-        (fs::temp_directory_path() / "stem-bench-XXXXXX").string();
-    if (!::mkdtemp(pattern.data()))
-      fail("{}: cannot be made", pattern);
-    folder = pattern;
-  }
-  ScratchFolder(const ScratchFolder &) = delete;
-  ScratchFolder &operator=(const ScratchFolder &) = delete;
-  ~ScratchFolder() {
-    std::error_code ignored;
-    fs::remove_all(folder, ignored);
-  }
-  const fs::path &path() const { return folder; }
-
-private:
-  fs::path folder;
-};
-
 /// Makes the peak of resident memory start anew.
 void resetPeakMemory() { std::ofstream("/proc/self/clear_refs") << "5\n"; }
 
@@ -109,15 +87,19 @@ double Subject::prefillFlops(uint64_t tokens) const {
 }
 
 /// Bytes that an average decode step reads: matrices in the compute type once,
-/// rows, and the keys and values so far.
+/// one row of each table in the table's own type, and the keys and values so
+/// far.
 double Subject::decodeBytes(uint64_t tokens) const {
   const ModelConfig &config = checkpoint.config();
   const ModelCost cost = costOf(checkpoint.weights(), tensorSizes(checkpoint));
   const double size = engine->report().dtype == DType::F32 ? 4 : 2;
   double bytes = static_cast<double>(cost.total().flopsPerToken) / 2 * size;
+  for (const LayerWeights &layer : checkpoint.weights().layers)
+    if (!layer.upTable.empty()) {
+      const TensorInfo &table = checkpoint.tensors().get(layer.upTable);
+      bytes += static_cast<double>(table.bytes / table.rows());
+    }
   for (const LayerConfig &layer : config.layers) {
-    if (layer.isStem)
-      bytes += static_cast<double>(config.intermediateSize) * size;
     const double positions = static_cast<double>(tokens + 1) / 2;
     const double seen =
         layer.window ? std::min(positions, static_cast<double>(layer.window))
@@ -176,7 +158,7 @@ Bench::Bench(const BenchArguments &arguments)
 
 /// Compiles into an empty cache, then starts again from it.
 void Bench::start(Subject &subject) {
-  const ScratchFolder cache;
+  const ScratchFolder cache(temporaryFolder(), "stem-bench-");
   EngineOptions options = engineOptions(arguments.compile);
   options.cacheDirectory = cache.path();
   options.useCache = true;
@@ -341,6 +323,7 @@ Json Bench::subjectJson(const Subject &subject) const {
           {"prefill_share_of_matrix_rate", rates.matrixShare},
           {"decode_tokens_per_second", rates.decode},
           {"tokens_per_second", rates.decode},
+          {"decode_bytes_per_token", rates.bytes / rates.decode},
           {"decode_bytes_per_second", rates.bytes},
           {"decode_share_of_read_bandwidth", rates.bandwidthShare},
           {"prefill_seconds", subject.prefillSeconds},
