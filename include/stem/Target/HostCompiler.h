@@ -10,6 +10,7 @@
 
 #include "stem/Support/ScratchFolder.h"
 #include "stem/Target/HostTarget.h"
+#include "stem/Transforms/Defaults.h"
 
 #include "mlir/IR/DialectRegistry.h"
 
@@ -20,7 +21,7 @@ namespace stem {
 
 struct HostCompileOptions {
   HostTarget target;
-  int64_t ffnBlock = 8192;
+  int64_t ffnBlock = kDefaultFFNBlock;
   /// Keeps compiled modules; empty: the default, see cacheDirectory().
   std::filesystem::path cacheDirectory;
   bool useCache = true;
