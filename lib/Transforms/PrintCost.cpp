@@ -5,7 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "stem/Dialect/Stem/StemDialect.h"
+#include "OpCosts.h"
+
 #include "stem/Transforms/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -53,8 +54,11 @@ public:
   const FunctionCost &costOf(func::FuncOp function);
 
 private:
-  void addLine(FunctionCost &sum, StringRef name, OpCost cost, double seconds,
-               bool isComputeBound);
+  /// `cost` and `seconds` are those of one of `rounds` executions.
+  void addLine(FunctionCost &sum, StringRef name, OpCost cost, int64_t rounds,
+               double seconds);
+  void addCall(FunctionCost &sum, Operation *call, FlatSymbolRefAttr symbol,
+               int64_t rounds);
 
   int64_t tokens;
   double flopRate, byteRate;
@@ -64,8 +68,12 @@ private:
 } // namespace
 
 void CostTable::addLine(FunctionCost &sum, StringRef name, OpCost cost,
-                        double seconds, bool isComputeBound) {
-  sum.lines.push_back({name.str(), cost, seconds, isComputeBound});
+                        int64_t rounds, double seconds) {
+  // The rounds share their weights.
+  cost = {cost.flops * rounds, cost.bytes * rounds, cost.parameters};
+  seconds *= rounds;
+  sum.lines.push_back({name.str(), cost, seconds,
+                       cost.flops / flopRate > cost.bytes / byteRate});
   sum.total.flops += cost.flops;
   sum.total.bytes += cost.bytes;
   sum.total.parameters += cost.parameters;
@@ -80,23 +88,30 @@ const FunctionCost &CostTable::costOf(func::FuncOp function) {
   FunctionCost &sum = entry->second;
   sum.name = function.getName();
   function.walk([&](Operation *op) {
-    if (auto costed = dyn_cast<CostOpInterface>(op)) {
-      OpCost cost = costed.getCost(tokens);
-      double compute = cost.flops / flopRate, memory = cost.bytes / byteRate;
-      addLine(sum, op->getName().getStringRef(), cost,
-              std::max(compute, memory), compute > memory);
+    int64_t rounds = countRounds(op, tokens);
+    if (std::optional<OpCost> cost = getOpCost(op, tokens)) {
+      double compute = cost->flops / flopRate, memory = cost->bytes / byteRate;
+      addLine(sum, op->getName().getStringRef(), *cost, rounds,
+              std::max(compute, memory));
     } else if (auto call = dyn_cast<func::CallOp>(op)) {
-      auto callee = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(
-          call, call.getCalleeAttr());
-      if (!callee)
-        return;
-      const FunctionCost &inner = costOf(callee);
-      addLine(sum, ("call @" + call.getCallee()).str(), inner.total,
-              inner.seconds,
-              inner.total.flops / flopRate > inner.total.bytes / byteRate);
+      addCall(sum, call, call.getCalleeAttr(), rounds);
+    } else if (auto call = dyn_cast<ParallelCallOp>(op)) {
+      int64_t tasks = evaluateIndex(call.getTasks(), tokens).value_or(1);
+      addCall(sum, call, call.getCalleeAttr(), rounds * tasks);
     }
   });
   return sum;
+}
+
+void CostTable::addCall(FunctionCost &sum, Operation *call,
+                        FlatSymbolRefAttr symbol, int64_t rounds) {
+  auto callee =
+      SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(call, symbol);
+  if (!callee)
+    return;
+  const FunctionCost &inner = costOf(callee);
+  addLine(sum, ("call @" + symbol.getValue()).str(), inner.total, rounds,
+          inner.seconds);
 }
 
 static void printRow(raw_ostream &os, StringRef op, const OpCost &cost,

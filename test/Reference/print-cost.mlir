@@ -29,5 +29,90 @@ func.func @twice(%x: tensor<?x8xf32>, %w: tensor<16x8xf32>, %c: tensor<?x1xf32>)
   return %1 : tensor<?x16xf32>
 }
 
+// Packed matrices and pages: the block that the product reads, all of the
+// parameters; a page is no parameter.
+// CHECK: @packed
+// CHECK: stem.packed_matmul {{ *}}65536 {{ *}}35840 {{ *}}16384
+// CHECK-NEXT: stem.packed_matmul {{ *}}65536 {{ *}}36864 {{ *}}16384
+// CHECK-NEXT: stem.packed_gather {{ *}}0 {{ *}}4112 {{ *}}16384
+// CHECK-NEXT: stem.kv_append {{ *}}0 {{ *}}4128 {{ *}}0
+// CHECK-NEXT: stem.kv_page {{ *}}0 {{ *}}0 {{ *}}0
+// CHECK-NEXT: stem.packed_matmul {{ *}}32768 {{ *}}18432 {{ *}}0
+// CHECK-NEXT: stem.attend {{ *}}2088 {{ *}}2080 {{ *}}0
+func.func @packed(%a: tensor<4x128xf32>, %b: !stem.packed<128x128xf32>, %o: tensor<?x64xf32>, %ids: tensor<?xi32>, %g: tensor<?x128xf32>, %bg: !stem.packed<128x128xf32>, %k: tensor<4x64xf32>, %p: tensor<4xi32>, %c: !stem.kv_cache, %l: index, %s: i32) {
+  %c0 = arith.constant 0 : index
+  %c64 = arith.constant 64 : index
+  %acc = tensor.cast %o : tensor<?x64xf32> to tensor<4x64xf32>
+  %0 = stem.packed_matmul %a, %b[%c0, %c64] into %o : (tensor<4x128xf32>, !stem.packed<128x128xf32>, tensor<?x64xf32>, index, index) -> tensor<?x64xf32>
+  %1 = stem.packed_matmul accumulate %a, %b[%c0, %c64] into %acc : (tensor<4x128xf32>, !stem.packed<128x128xf32>, tensor<4x64xf32>, index, index) -> tensor<4x64xf32>
+  %2 = stem.packed_gather %ids, %bg into %g : (tensor<?xi32>, !stem.packed<128x128xf32>, tensor<?x128xf32>) -> tensor<?x128xf32>
+  stem.kv_append %k, %k at %p of %p in %c[%l] : tensor<4x64xf32>, tensor<4x64xf32>, tensor<4xi32>, tensor<4xi32>
+  %page = stem.kv_page %c[%l, %s, %c0, %c0] : !stem.packed<64x64xf32>
+  %3 = stem.packed_matmul %k, %page[%c0, %c0] into %acc : (tensor<4x64xf32>, !stem.packed<64x64xf32>, tensor<4x64xf32>, index, index) -> tensor<4x64xf32>
+  %4 = stem.attend %k at %p of %p cache %c[%l] {head_dim = 64 : i64, kv_heads = 1 : i64, scale = 1.0 : f64} : tensor<4x64xf32>, tensor<4xi32>, tensor<4xi32> -> tensor<4x64xf32>
+  return
+}
+
+// linalg: the arithmetic of the body times the loops. A fill writes; a product
+// reads what it adds to; an element that the body picks is read there.
+// CHECK: @linalg
+// CHECK: linalg.fill {{ *}}0 {{ *}}256
+// CHECK-NEXT: linalg.matmul {{ *}}1024 {{ *}}1152
+// CHECK-NEXT: linalg.generic {{ *}}128 {{ *}}768
+func.func @linalg(%x: tensor<?x8xf32>, %w: tensor<8x16xf32>, %rows: tensor<100x16xf32>) -> tensor<?x16xf32> {
+  %c0 = arith.constant 0 : index
+  %zero = arith.constant 0.0 : f32
+  %n = tensor.dim %x, %c0 : tensor<?x8xf32>
+  %e = tensor.empty(%n) : tensor<?x16xf32>
+  %0 = linalg.fill ins(%zero : f32) outs(%e : tensor<?x16xf32>) -> tensor<?x16xf32>
+  %1 = linalg.matmul ins(%x, %w : tensor<?x8xf32>, tensor<8x16xf32>) outs(%0 : tensor<?x16xf32>) -> tensor<?x16xf32>
+  %2 = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0, d1)>], iterator_types = ["parallel", "parallel"]} ins(%1 : tensor<?x16xf32>) outs(%e : tensor<?x16xf32>) {
+  ^bb0(%in: f32, %out: f32):
+    %i = linalg.index 0 : index
+    %j = linalg.index 1 : index
+    %row = tensor.extract %rows[%i, %j] : tensor<100x16xf32>
+    %narrow = arith.truncf %in : f32 to bf16
+    %wide = arith.extf %narrow : bf16 to f32
+    %s = math.exp %wide : f32
+    %p = arith.mulf %s, %row : f32
+    linalg.yield %p : f32
+  } -> tensor<?x16xf32>
+  return %2 : tensor<?x16xf32>
+}
+
+// In a loop once for each round, parameters once; a tile that is not full costs
+// what a full one does. A loop with unknown bounds is one round.
+// CHECK: @loops
+// CHECK: stem.linear {{ *}}3072 {{ *}}2688 {{ *}}128
+// CHECK-NEXT: call @layer {{ *}}3360 {{ *}}3552 {{ *}}128
+// CHECK-NEXT: stem.linear {{ *}}2048 {{ *}}1792 {{ *}}128
+// CHECK-NEXT: stem.linear {{ *}}1024 {{ *}}896 {{ *}}128
+// CHECK-NEXT: call @task {{ *}}2048 {{ *}}1792 {{ *}}128
+// CHECK-NEXT: sum
+func.func private @task(%task: index, %thread: index, %x: tensor<?x8xf32>, %w: tensor<16x8xf32>) {
+  %y = stem.linear %x, %w : tensor<?x8xf32>, tensor<16x8xf32> -> tensor<?x16xf32>
+  return
+}
+func.func @loops(%x: tensor<?x8xf32>, %w: tensor<16x8xf32>, %c: tensor<?x1xf32>, %n: index) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c2 = arith.constant 2 : index
+  %c3 = arith.constant 3 : index
+  %t = tensor.dim %x, %c0 : tensor<?x8xf32>
+  %tiles = arith.divui %t, %c3 : index
+  scf.for %i = %c0 to %c3 step %c1 {
+    %0 = stem.linear %x, %w : tensor<?x8xf32>, tensor<16x8xf32> -> tensor<?x16xf32>
+    %1 = func.call @layer(%x, %w, %c) : (tensor<?x8xf32>, tensor<16x8xf32>, tensor<?x1xf32>) -> tensor<?x16xf32>
+  }
+  scf.forall (%i) in (%tiles) {
+    %2 = stem.linear %x, %w : tensor<?x8xf32>, tensor<16x8xf32> -> tensor<?x16xf32>
+  }
+  scf.for %i = %c0 to %n step %c1 {
+    %3 = stem.linear %x, %w : tensor<?x8xf32>, tensor<16x8xf32> -> tensor<?x16xf32>
+  }
+  stem.parallel_call @task tasks %c2(%x, %w) : tensor<?x8xf32>, tensor<16x8xf32>
+  return
+}
+
 // JSON: {"schema":"stem.cost/1","tokens":4,"gflops":1,"bandwidth_gbs":1,"functions":[{"name":"layer","ops":[{"op":"stem.linear","flops":1024,"bytes":896,"parameters":128,
 // JSON-SAME: {"name":"twice"

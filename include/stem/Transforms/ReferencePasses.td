@@ -79,11 +79,19 @@ def StemDifferentialPass : Pass<"stem-differential", "::mlir::ModuleOp"> {
 def StemPrintCostPass : Pass<"stem-print-cost", "::mlir::ModuleOp"> {
   let summary = "Print FLOPs, bytes and the roofline share of each op";
   let description = [{
-    Prints a line for each op with the cost interface, in every function, and
-    the sums, to standard output. The time of an op is the larger of its FLOPs
-    over the rate and its bytes over the bandwidth; its share is that of its
-    function. `bound` says which of the two it is. Calls count as what they
-    call.
+    Prints a line for each op with the cost interface and each linalg op, in
+    every function, and the sums, to standard output. The time of an op is the
+    larger of its FLOPs over the rate and its bytes over the bandwidth; its
+    share is that of its function. `bound` says which of the two it is. Calls
+    count as what they call.
+
+    A linalg op has as many FLOPs as its body has arithmetic ops on floats,
+    times the product of its loops; its operands are read once, a destination
+    that the body uses is read and written, and each element that the body
+    picks from a tensor itself is one more. An op in a loop counts once for each
+    round; its parameters count once. NOTE: a loop whose bounds depend on more
+    than sizes (the pages of attention) counts as one round, and what
+    `stem-vectorize` makes of linalg ops has no line.
   }];
   let options = [
     Option<"tokens", "stem-tokens", "int64_t", /*default=*/"1",

@@ -115,7 +115,7 @@ static int64_t countElements(Type type, int64_t tokens) {
   return count;
 }
 
-static int64_t countBytes(Type type, int64_t tokens) {
+int64_t stem::countBytes(Type type, int64_t tokens) {
   Type element;
   if (auto packed = dyn_cast<PackedType>(type))
     element = packed.getElementType();
@@ -256,3 +256,34 @@ OpCost MixOp::getCost(int64_t tokens) {
 OpCost SelectUpOp::getCost(int64_t tokens) {
   return matrixCost(*this, getX(), {getWeight()}, 0, tokens);
 }
+
+OpCost PackedMatmulOp::getCost(int64_t tokens) {
+  PackedType b = getB().getType();
+  auto sizeOf = [&](Value matrix, int64_t largest) {
+    int64_t size = cast<ShapedType>(matrix.getType()).getDimSize(1);
+    return ShapedType::isDynamic(size) ? std::min(tokens, largest) : size;
+  };
+  // The block of `b`, not the whole matrix.
+  int64_t k = sizeOf(getA(), b.getRows()), n = sizeOf(getAcc(), b.getColumns());
+  int64_t width = b.getElementType().getIntOrFloatBitWidth() / 8;
+  bool isPage = getB().getDefiningOp<KVPageOp>() != nullptr;
+  return {2 * rowsOf(getA(), tokens) * k * n,
+          countBytes(getA().getType(), tokens) + k * n * width +
+              (getAccumulate() ? 2 : 1) *
+                  countBytes(getAcc().getType(), tokens),
+          isPage ? 0 : countElements(b, tokens)};
+}
+
+OpCost PackedGatherOp::getCost(int64_t tokens) {
+  return gatherCost(getB().getType(), getOut(), tokens);
+}
+
+OpCost KVAppendOp::getCost(int64_t tokens) {
+  return {0,
+          streamedBytes(*this, tokens) + countBytes(getK().getType(), tokens) +
+              countBytes(getV().getType(), tokens),
+          0};
+}
+
+// A handle: the product that reads the page counts its bytes.
+OpCost KVPageOp::getCost(int64_t) { return {}; }

@@ -49,6 +49,10 @@ struct WeightShape {
 };
 WeightShape getWeightShape(mlir::Type type);
 
+/// Bytes of a tensor, buffer or packed matrix, 0 for other types. A size that
+/// is not known counts as `tokens`.
+int64_t countBytes(mlir::Type type, int64_t tokens);
+
 } // namespace stem
 
 #endif // STEM_DIALECT_STEM_STEMDIALECT_H

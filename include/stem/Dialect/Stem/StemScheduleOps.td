@@ -19,6 +19,7 @@ def Stem_AnyIdVector : AnyTypeOf<[1DTensorOf<[I32]>, MemRefRankOf<[I32], [1]>]>;
 
 def Stem_PackedMatmulOp : Stem_Op<"packed_matmul", [
     DestinationStyleOpInterface,
+    DeclareOpInterfaceMethods<Stem_CostOpInterface>,
     DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
   let summary = "Product with a block of a packed matrix";
   let description = [{
@@ -47,6 +48,7 @@ def Stem_PackedMatmulOp : Stem_Op<"packed_matmul", [
 
 def Stem_PackedGatherOp : Stem_Op<"packed_gather", [
     DestinationStyleOpInterface,
+    DeclareOpInterfaceMethods<Stem_CostOpInterface>,
     DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
   let summary = "Columns of a packed matrix by id";
   let description = [{
@@ -70,6 +72,7 @@ def Stem_PackedGatherOp : Stem_Op<"packed_gather", [
 }
 
 def Stem_KVAppendOp : Stem_Op<"kv_append", [
+    DeclareOpInterfaceMethods<Stem_CostOpInterface>,
     DeclareOpInterfaceMethods<MemoryEffectsOpInterface>,
     DeclareOpInterfaceMethods<Stem_TokenwiseOpInterface>]> {
   let summary = "Write keys and values of tokens into the cache";
@@ -116,6 +119,7 @@ def Stem_AttendOp : Stem_TokenwiseOp<"attend", [
 }
 
 def Stem_KVPageOp : Stem_Op<"kv_page", [
+    DeclareOpInterfaceMethods<Stem_CostOpInterface>,
     DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
   let summary = "One page of keys or values, as a packed matrix";
   let description = [{
