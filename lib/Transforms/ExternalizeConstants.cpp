@@ -5,17 +5,15 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "InlineWeights.h"
+
 #include "stem/Dialect/Stem/StemDialect.h"
 #include "stem/Model/Safetensors.h"
 #include "stem/Support/Error.h"
 #include "stem/Transforms/Passes.h"
 
-#include "mlir/Dialect/Linalg/IR/Linalg.h"
-#include "mlir/Dialect/Tosa/IR/TosaOps.h"
 #include "mlir/IR/DialectResourceBlobManager.h"
-#include "mlir/IR/Matchers.h"
 #include "mlir/IR/Remarks.h"
-#include "mlir/Interfaces/DestinationStyleOpInterface.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "llvm/ADT/StringSet.h"
 
@@ -43,47 +41,6 @@ struct Constant {
 };
 
 } // namespace
-
-static std::optional<DType> getDType(Type type) {
-  if (type.isF64())
-    return DType::F64;
-  if (type.isF32())
-    return DType::F32;
-  if (type.isF16())
-    return DType::F16;
-  if (type.isBF16())
-    return DType::BF16;
-  if (isa<Float8E5M2Type>(type))
-    return DType::F8E5M2;
-  if (isa<Float8E4M3FNType>(type))
-    return DType::F8E4M3;
-  return std::nullopt;
-}
-
-/// A splat that is no weight by its use: what an op with a destination starts
-/// from, or an operand of elementwise ops on tensors of its own shape.
-static bool isHelper(Operation *op, ElementsAttr values) {
-  if (!values.isSplat())
-    return false;
-  return llvm::all_of(op->getUses(), [&](OpOperand &use) {
-    Operation *user = use.getOwner();
-    if (auto dps = dyn_cast<DestinationStyleOpInterface>(user);
-        dps && dps.isDpsInit(&use))
-      return true;
-    auto linalgOp = dyn_cast<linalg::LinalgOp>(user);
-    const bool elementwise =
-        linalgOp ? linalgOp.getNumLoops() == linalgOp.getNumParallelLoops() &&
-                       linalgOp.getMatchingIndexingMap(&use) ==
-                           linalgOp.getIndexingMapsArray().back()
-                 : user->hasTrait<OpTrait::tosa::TosaElementwiseOperator>() ||
-                       user->getName().getStringRef() == "tosa.mul" ||
-                       OpTrait::hasElementwiseMappableTraits(user);
-    return elementwise && llvm::all_of(user->getResultTypes(), [&](Type type) {
-             return llvm::equal(cast<ShapedType>(type).getShape(),
-                                cast<ShapedType>(values.getType()).getShape());
-           });
-  });
-}
 
 /// The bytes of one copy of what repeats: the element of a splat, else the
 /// whole constant. Nothing when they are not there.
@@ -178,23 +135,16 @@ ExternalizeConstantsPass::collect(SmallVectorImpl<Constant> &constants) {
   // A resource under one symbol table is one parameter.
   llvm::DenseMap<std::pair<Operation *, Attribute>, size_t> resources;
   auto result = getOperation().walk([&](Operation *op) {
-    ElementsAttr values;
-    if (!op->hasTrait<OpTrait::ConstantLike>() || op->getNumResults() != 1 ||
-        !matchPattern(op, m_Constant(&values)) ||
-        !isa<DenseElementsAttr, DenseResourceElementsAttr>(values))
-      return WalkResult::advance();
-    auto type = dyn_cast<RankedTensorType>(op->getResult(0).getType());
     Operation *symbolTable = SymbolTable::getNearestSymbolTable(op);
-    std::optional<DType> dtype =
-        type ? getDType(type.getElementType()) : std::nullopt;
-    if (!dtype || !symbolTable || type != values.getType() ||
-        type.getEncoding() || type.getNumElements() < minElements ||
-        isHelper(op, values))
+    std::optional<InlineWeight> weight = getInlineWeight(op, minElements);
+    if (!weight || !symbolTable)
       return WalkResult::advance();
+    auto [values, dtype] = *weight;
+    auto type = cast<RankedTensorType>(values.getType());
     if (auto resource = dyn_cast<DenseResourceElementsAttr>(values)) {
       std::optional<ArrayRef<char>> bytes = getBytes(values);
       const auto elements = static_cast<uint64_t>(type.getNumElements());
-      const std::optional<uint64_t> wanted = dtypeBytes(*dtype, elements);
+      const std::optional<uint64_t> wanted = dtypeBytes(dtype, elements);
       if (!bytes || !wanted || bytes->size() != *wanted) {
         op->emitError() << "the resource \"" << resource.getRawHandle().getKey()
                         << "\" holds " << (bytes ? bytes->size() : 0)
@@ -211,7 +161,7 @@ ExternalizeConstantsPass::collect(SmallVectorImpl<Constant> &constants) {
         return WalkResult::advance();
       }
     }
-    constants.push_back({{op}, values, *dtype, {}, symbolTable});
+    constants.push_back({{op}, values, dtype, {}, symbolTable});
     return WalkResult::advance();
   });
   return failure(result.wasInterrupted());

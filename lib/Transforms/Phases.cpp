@@ -7,6 +7,8 @@
 
 #include "stem/Transforms/Phases.h"
 
+#include "stem/Dialect/Stem/StemDialect.h"
+
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
@@ -25,6 +27,12 @@ LogicalResult stem::verifyPhase(ModuleOp module, StringRef phase,
                                      : WalkResult::advance();
   });
   return success(allLegal);
+}
+
+bool stem::isGraphStemOp(Operation *op) {
+  return isa_and_present<StemDialect>(op->getDialect()) &&
+         !isa<PackedMatmulOp, PackedGatherOp, KVAppendOp, KVPageOp,
+              ThreadIndexOp, ParallelCallOp, FusedFFNOp>(op);
 }
 
 bool stem::isElementwiseOrReshape(Operation *op) {

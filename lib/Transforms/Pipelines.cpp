@@ -20,11 +20,9 @@ using namespace mlir;
 using namespace stem;
 
 static constexpr std::pair<Phase, llvm::StringLiteral> kPhaseNames[] = {
-    {Phase::Graph, "graph"},
-    {Phase::Schedule, "schedule"},
-    {Phase::Structured, "structured"},
-    {Phase::Buffers, "buffers"},
-    {Phase::Target, "target"}};
+    {Phase::Import, "import"},     {Phase::Graph, "graph"},
+    {Phase::Schedule, "schedule"}, {Phase::Structured, "structured"},
+    {Phase::Buffers, "buffers"},   {Phase::Target, "target"}};
 
 StringRef stem::phaseName(Phase phase) {
   return kPhaseNames[static_cast<size_t>(phase)].second;
@@ -35,6 +33,24 @@ std::optional<Phase> stem::parsePhase(StringRef name) {
     if (phaseName == name)
       return phase;
   return std::nullopt;
+}
+
+void stem::buildImportPipeline(OpPassManager &manager,
+                               const HostPipelineOptions &options) {
+  if (!options.weightsFile.empty()) {
+    StemExternalizeConstantsPassOptions externalize;
+    externalize.file = options.weightsFile;
+    externalize.minElements = options.minElements;
+    manager.addPass(createStemExternalizeConstantsPass(externalize));
+  }
+  // After the constants are gone: equal ones may be weights of two layers.
+  manager.addPass(createCSEPass());
+  manager.addPass(createStemRaiseFFNPass());
+  manager.addPass(createCanonicalizerPass());
+  manager.addPass(createCSEPass());
+  StemVerifyImportPassOptions verify;
+  verify.minElements = options.minElements;
+  manager.addPass(createStemVerifyImportPass(verify));
 }
 
 void stem::buildGraphPipeline(OpPassManager &manager) {
@@ -102,7 +118,9 @@ void stem::buildTargetPipeline(OpPassManager &manager,
 
 void stem::buildHostPipeline(OpPassManager &manager,
                              const HostPipelineOptions &options, Phase last) {
-  buildGraphPipeline(manager);
+  buildImportPipeline(manager, options);
+  if (last >= Phase::Graph)
+    buildGraphPipeline(manager);
   if (last >= Phase::Schedule)
     buildSchedulePipeline(manager);
   if (last >= Phase::Structured)
@@ -114,6 +132,10 @@ void stem::buildHostPipeline(OpPassManager &manager,
 }
 
 void stem::registerStemPipelines() {
+  PassPipelineRegistration<HostPipelineOptions>(
+      "stem-import-pipeline",
+      "From linalg or TOSA of exporters to the graph phase",
+      buildImportPipeline);
   PassPipelineRegistration<>("stem-graph-pipeline",
                              "Clean up and verify the graph phase",
                              buildGraphPipeline);
@@ -131,7 +153,8 @@ void stem::registerStemPipelines() {
       "stem-target-pipeline", "From buffers to the LLVM dialect for the host",
       buildTargetPipeline);
   PassPipelineRegistration<HostPipelineOptions>(
-      "stem-host-pipeline", "From the graph phase to the LLVM dialect",
+      "stem-host-pipeline",
+      "All phases, from exporters' IR or the graph phase to the LLVM dialect",
       [](OpPassManager &manager, const HostPipelineOptions &options) {
         buildHostPipeline(manager, options);
       });

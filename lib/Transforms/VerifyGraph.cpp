@@ -30,11 +30,7 @@ bool isGraphOp(Operation *op) {
   if (isa_and_present<func::FuncDialect, arith::ArithDialect,
                       math::MathDialect>(dialect))
     return true;
-  // The schedule ops belong to later phases.
-  if (isa<PackedMatmulOp, PackedGatherOp, KVAppendOp, KVPageOp, ThreadIndexOp,
-          ParallelCallOp, FusedFFNOp>(op))
-    return false;
-  return isa_and_present<StemDialect>(dialect) || isElementwiseOrReshape(op);
+  return isGraphStemOp(op) || isElementwiseOrReshape(op);
 }
 
 // G2

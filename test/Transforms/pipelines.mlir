@@ -1,12 +1,14 @@
 // Every named pipeline does one phase. What one prints, the next reads; all
 // together give what the whole does, and --stem-compile-to stops in between.
-// RUN: stem-opt %s --stem-graph-pipeline -o %t.graph.mlir
+// RUN: stem-opt %s --stem-import-pipeline -o %t.import.mlir
+// RUN: stem-opt %t.import.mlir --stem-graph-pipeline -o %t.graph.mlir
 // RUN: stem-opt %t.graph.mlir --stem-schedule-pipeline -o %t.schedule.mlir
 // RUN: stem-opt %t.schedule.mlir --stem-structured-pipeline -o %t.structured.mlir
 // RUN: stem-opt %t.structured.mlir --stem-buffer-pipeline -o %t.buffers.mlir
 // RUN: stem-opt %t.buffers.mlir --stem-target-pipeline -o %t.target.mlir
 // RUN: stem-opt %s --stem-host-pipeline -o %t.host.mlir
 
+// RUN: stem-opt %s --stem-compile-to=import | diff - %t.import.mlir
 // RUN: stem-opt %s --stem-compile-to=graph | diff - %t.graph.mlir
 // RUN: stem-opt %s --stem-compile-to=schedule | diff - %t.schedule.mlir
 // RUN: stem-opt %s --stem-compile-to=structured | diff - %t.structured.mlir
@@ -14,6 +16,7 @@
 // RUN: stem-opt %s --stem-compile-to=target | diff - %t.target.mlir
 // RUN: diff %t.host.mlir %t.target.mlir
 
+// RUN: FileCheck %s --check-prefix=GRAPH < %t.import.mlir
 // RUN: FileCheck %s --check-prefix=GRAPH < %t.graph.mlir
 // RUN: FileCheck %s --check-prefix=SCHEDULE < %t.schedule.mlir
 // RUN: FileCheck %s --check-prefix=STRUCTURED < %t.structured.mlir

@@ -25,9 +25,9 @@ using namespace stem;
 static constexpr llvm::StringLiteral kOverview =
     R"(Runs passes of Stem and MLIR on IR.
 
-A model goes through five phases: graph, schedule, structured, buffers, target.
-Each is a pipeline (--stem-graph-pipeline, ..., --stem-buffer-pipeline, ...);
---stem-host-pipeline is all of them. Ops that do not belong into a phase are
+A model goes through six phases: import, graph, schedule, structured, buffers,
+target. Each is a pipeline (--stem-import-pipeline, ..., --stem-buffer-pipeline,
+...); --stem-host-pipeline is all of them. Ops that do not belong into a phase are
 reported where it ends, all at once.
 
   stem-opt model.mlir --stem-compile-to=schedule        what a phase makes of it
@@ -44,8 +44,8 @@ temporary directory, and the command that runs them again is printed.
 static llvm::cl::opt<std::string> compileTo(
     "stem-compile-to",
     llvm::cl::desc("After the other passes, run the host pipeline to the end "
-                   "of this phase: graph, schedule, structured, buffers or "
-                   "target"),
+                   "of this phase: import, graph, schedule, structured, "
+                   "buffers or target"),
     llvm::cl::value_desc("phase"));
 
 static LogicalResult addPhases(PassManager &manager) {
@@ -54,8 +54,8 @@ static LogicalResult addPhases(PassManager &manager) {
   std::optional<Phase> last = parsePhase(compileTo);
   if (!last) {
     llvm::errs() << "stem-opt: --stem-compile-to='" << compileTo
-                 << "' is not a phase; phases are graph, schedule, structured, "
-                    "buffers and target\n";
+                 << "' is not a phase; phases are import, graph, schedule, "
+                    "structured, buffers and target\n";
     return failure();
   }
   buildHostPipeline(manager, HostPipelineOptions(), *last);

@@ -20,6 +20,9 @@ namespace stem {
 /// the accumulator; docs/architecture.md has the figures.
 inline constexpr int64_t kDefaultFFNBlock = 8192;
 
+/// Float constants with fewer elements stay in the IR.
+inline constexpr int64_t kDefaultMinElements = 16;
+
 } // namespace stem
 
 #endif // STEM_TRANSFORMS_DEFAULTS_H

@@ -45,7 +45,8 @@ def StemExternalizeConstantsPass
   let options = [
     Option<"file", "stem-file", "std::string", /*default=*/"",
            "The safetensors file to write; needed.">,
-    Option<"minElements", "stem-min-elements", "int64_t", /*default=*/"16",
+    Option<"minElements", "stem-min-elements", "int64_t",
+           /*default=*/"::stem::kDefaultMinElements",
            "Constants with fewer elements stay in the IR.">
   ];
 }
@@ -89,4 +90,33 @@ def StemRaiseFFNPass : Pass<"stem-raise-ffn", "::mlir::ModuleOp"> {
   let dependentDialects = ["::stem::StemDialect", "::mlir::arith::ArithDialect",
                            "::mlir::linalg::LinalgDialect",
                            "::mlir::tensor::TensorDialect"];
+}
+
+def StemVerifyImportPass : Pass<"stem-verify-import", "::mlir::ModuleOp"> {
+  let summary = "Check that a module is ready for the graph phase";
+  let description = [{
+    Ends the import phase. Reports every offending op, then fails.
+    Constraints: I1 ops are `stem` ops of the graph phase or what exporters
+    write and the interpreter knows: linalg ops with a body, on tensors, `tosa`,
+    `tensor`, `arith`, `math`, `index`, functions, `affine.apply`, `max` and
+    `min`, `scf.for`, `if` and `forall`; I2 no weight is left in the IR, that
+    is, nothing that `stem-externalize-constants` would move out of it; I3 every
+    tensor has a rank.
+
+    ```mlir
+    %w = arith.constant dense_resource<w> : tensor<64x160xf32>
+    // error: 'arith.constant' op holds a weight of 10240 elements in the IR ...
+    ```
+
+    Runs after `stem-externalize-constants` and `stem-raise-ffn`. The graph
+    phase allows less: what import could not raise is reported at its end.
+
+    NOTE: symbols that an exporter leaves unused, as the seed of its random
+    numbers, are offending too; `symbol-dce` removes them.
+  }];
+  let options = [
+    Option<"minElements", "stem-min-elements", "int64_t",
+           /*default=*/"::stem::kDefaultMinElements",
+           "Constants with fewer elements may stay in the IR.">
+  ];
 }

@@ -19,6 +19,10 @@ mlir::LogicalResult
 verifyPhase(mlir::ModuleOp module, llvm::StringRef phase,
             llvm::function_ref<bool(mlir::Operation *)> isLegal);
 
+/// An op of the dialect that later phases do not make themselves: what the
+/// import and the graph phase may hold.
+bool isGraphStemOp(mlir::Operation *op);
+
 /// What exporters leave around the ops that Stem recognises and every later
 /// phase lowers as it is: reshapes and casts of tensors, and linalg ops whose
 /// loops are all parallel.

@@ -18,13 +18,21 @@
 namespace stem {
 
 /// Phases in order. What does not belong into one is reported at its end.
-enum class Phase { Graph, Schedule, Structured, Buffers, Target };
+enum class Phase { Import, Graph, Schedule, Structured, Buffers, Target };
 
-/// "graph", "schedule", "structured", "buffers" or "target".
+/// "import", "graph", "schedule", "structured", "buffers" or "target".
 llvm::StringRef phaseName(Phase phase);
 std::optional<Phase> parsePhase(llvm::StringRef name);
 
 struct HostPipelineOptions : mlir::PassPipelineOptions<HostPipelineOptions> {
+  Option<std::string> weightsFile{
+      *this, "stem-file",
+      llvm::cl::desc("The safetensors file into which import moves weights; "
+                     "without it they must be symbols already")};
+  Option<int64_t> minElements{
+      *this, "stem-min-elements",
+      llvm::cl::desc("Constants with fewer elements stay in the IR"),
+      llvm::cl::init(kDefaultMinElements)};
   Option<int64_t> ffnBlock{
       *this, "stem-ffn-block",
       llvm::cl::desc("Largest number of d_ff columns of one FFN block"),
@@ -40,6 +48,8 @@ struct HostPipelineOptions : mlir::PassPipelineOptions<HostPipelineOptions> {
 
 /// \name One phase each, from the end of the one before
 /// @{
+void buildImportPipeline(mlir::OpPassManager &manager,
+                         const HostPipelineOptions &options);
 void buildGraphPipeline(mlir::OpPassManager &manager);
 void buildSchedulePipeline(mlir::OpPassManager &manager);
 void buildStructuredPipeline(mlir::OpPassManager &manager,
@@ -49,12 +59,13 @@ void buildTargetPipeline(mlir::OpPassManager &manager,
                          const HostPipelineOptions &options);
 /// @}
 
-/// From a module in the graph phase to the end of `last`.
+/// From what an exporter writes, or a module in the graph phase, to the end of
+/// `last`.
 void buildHostPipeline(mlir::OpPassManager &manager,
                        const HostPipelineOptions &options,
                        Phase last = Phase::Target);
 
-/// Registers stem-graph-pipeline, ..., and stem-host-pipeline for all of them.
+/// Registers stem-import-pipeline, ..., and stem-host-pipeline for all of them.
 void registerStemPipelines();
 
 } // namespace stem

@@ -5,7 +5,7 @@
 
 // RUN: not stem-opt %s --stem-compile-to=machine -o %t.none 2>&1 | FileCheck %s --check-prefix=PHASE
 // RUN: not ls %t.none
-// PHASE: stem-opt: --stem-compile-to='machine' is not a phase; phases are graph, schedule, structured, buffers and target
+// PHASE: stem-opt: --stem-compile-to='machine' is not a phase; phases are import, graph, schedule, structured, buffers and target
 
 // RUN: not stem-opt %t.gone 2>&1 | FileCheck %s --check-prefix=GONE
 // GONE: stem-opt: cannot open input file '{{.*}}.gone'
