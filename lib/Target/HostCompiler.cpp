@@ -8,6 +8,7 @@
 #include "stem/Target/HostCompiler.h"
 
 #include "ArtefactCache.h"
+#include "BuildIdentity.h"
 
 #include "stem/Dialect/Stem/StemBufferizable.h"
 #include "stem/Dialect/Stem/StemDialect.h"
@@ -72,18 +73,6 @@ std::string print(ModuleOp module) {
   return text;
 }
 
-/// Changes with every build of this program, so that a new compiler does not
-/// read what an old one made.
-std::string buildIdentity() {
-  static int anchor;
-  std::string program = llvm::sys::fs::getMainExecutable(nullptr, &anchor);
-  llvm::sys::fs::file_status status;
-  if (llvm::sys::fs::status(program, status))
-    return program;
-  auto time = status.getLastModificationTime().time_since_epoch().count();
-  return fmt::format("{} {} {}", program, status.getSize(), time);
-}
-
 std::string cacheKey(ModuleOp module, const HostCompileOptions &options) {
   return hashText(fmt::format(
       "abi {}\n{}\n{} {} {}\nffn {}\n{}", STEM_ABI_VERSION, buildIdentity(),
@@ -135,15 +124,15 @@ public:
 private:
   void runPhase(Phase phase, llvm::function_ref<void(OpPassManager &)> build) {
     PassManager manager(module.getContext());
-    fs::path reproducer =
-        fs::temp_directory_path() /
-        fmt::format("stem-{}-{}.mlir", phaseName(phase).str(), ::getpid());
-    manager.enableCrashReproducerGeneration(reproducer.string());
+    fs::path reproducer;
+    if (scratch) {
+      reproducer =
+          scratch->path() / fmt::format("{}.mlir", phaseName(phase).str());
+      manager.enableCrashReproducerGeneration(reproducer.string());
+    }
     build(manager);
     if (failed(manager.run(module)))
-      fail("compilation failed in the {} phase: {}\nthe module and the passes "
-           "that fail are in {}; `stem-opt --run-reproducer` repeats it",
-           phaseName(phase).str(), errors, reproducer.string());
+      reportFailure(phase, reproducer);
     if (!options.dumpDirectory.empty())
       writeFile(options.dumpDirectory / fmt::format("{:02}-{}.mlir",
                                                     static_cast<int>(phase),
@@ -151,8 +140,27 @@ private:
                 print(module));
   }
 
+  [[noreturn]] void reportFailure(Phase phase, const fs::path &reproducer) {
+    if (!scratch)
+      fail("compilation failed in the {} phase: {}", phaseName(phase).str(),
+           errors);
+    scratch->keep();
+    fail("compilation failed in the {} phase: {}\nthe module and the passes "
+         "that fail are in {}; `stem-opt --run-reproducer` repeats it",
+         phaseName(phase).str(), errors, reproducer.string());
+  }
+
+  /// Where a reproducer goes, of a crash of the process too; null where there
+  /// is no room for it.
+  static std::unique_ptr<ScratchFolder> reproducerFolder() {
+    std::error_code error;
+    fs::path temporary = fs::temp_directory_path(error);
+    return error ? nullptr : ScratchFolder::tryMake(temporary, "stem-compile-");
+  }
+
   ModuleOp module;
   const HostCompileOptions &options;
+  std::unique_ptr<ScratchFolder> scratch = reproducerFolder();
   HostPipelineOptions pipeline;
   std::string errors;
 };
@@ -176,15 +184,16 @@ std::optional<fs::path> emitInCache(ModuleOp module,
                                     const HostCompileOptions &options,
                                     const ArtefactCache &cache,
                                     const std::string &key) {
-  std::optional<fs::path> place = cache.reserve(key);
-  if (!place)
+  std::unique_ptr<ScratchFolder> scratch = cache.reserve();
+  if (!scratch)
     return std::nullopt;
+  fs::path built = scratch->path() / "module.so";
   try {
-    emitSharedObject(module, options.target, *place);
+    emitSharedObject(module, options.target, built);
   } catch (const Error &) {
     return std::nullopt; // full, most likely: another place may do
   }
-  return cache.commit(key, *place);
+  return cache.commit(key, built);
 }
 
 } // namespace
@@ -197,7 +206,7 @@ HostCompileResult stem::compileForHost(ModuleOp module,
     std::chrono::duration<double> elapsed =
         std::chrono::steady_clock::now() - start;
     result.seconds = elapsed.count();
-    return result;
+    return std::move(result);
   };
   ArtefactCache cache(options.cacheDirectory.empty() ? cacheDirectory()
                                                      : options.cacheDirectory);
@@ -216,9 +225,9 @@ HostCompileResult stem::compileForHost(ModuleOp module,
       result.path = *entry;
       return finish();
     }
-  result.isTemporary = true;
-  result.path = fs::temp_directory_path() /
-                fmt::format("stem-{}-{}.so", key.substr(0, 16), ::getpid());
+  result.scratch =
+      std::make_unique<ScratchFolder>(temporaryFolder(), "stem-module-");
+  result.path = result.scratch->path() / "module.so";
   emitSharedObject(module, options.target, result.path);
   return finish();
 }
