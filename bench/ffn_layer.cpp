@@ -154,7 +154,8 @@ private:
   }
 
   stem_tensor bind(const stem_argument &argument) {
-    std::string_view name = argument.name, key = argument.key;
+    std::string_view name = entry->texts + argument.name;
+    std::string_view key = entry->texts + argument.key;
     if (argument.kind == STEM_ARG_STORE)
       return handleTensor(store);
     if (argument.packed)

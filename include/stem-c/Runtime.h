@@ -23,7 +23,7 @@ extern "C" {
 #endif
 
 /* Bumped when the layout or meaning of anything below changes. */
-#define STEM_ABI_VERSION 1
+#define STEM_ABI_VERSION 2
 
 #if defined(__GNUC__)
 #define STEM_EXPORT __attribute__((visibility("default")))
@@ -99,12 +99,6 @@ typedef void (*stem_parallel_body)(void *captures, int64_t task,
                                    int64_t thread);
 STEM_EXPORT void stem_parallel_for(stem_context *context, int64_t tasks,
                                    stem_parallel_body body, void *captures);
-
-/* Fails with STEM_OUT_OF_RANGE, naming id, position and bound, unless every
-   id lies in [0, bound). */
-STEM_EXPORT stem_status stem_check_ids(stem_context *context,
-                                       const int32_t *ids, int64_t count,
-                                       int64_t bound);
 
 /*===-- Matrix kernels ----------------------------------------------------===*/
 
@@ -299,14 +293,27 @@ typedef enum stem_argument_kind {
   STEM_ARG_CACHE = 4   /* the kv cache */
 } stem_argument_kind;
 
+/* What the leading size of an argument counts. Those that count the same are
+   equal in a step. */
+typedef enum stem_argument_rows {
+  STEM_ROWS_OTHER = 0,
+  STEM_ROWS_TOKENS = 1, /* a positive multiple of the entry's tile */
+  STEM_ROWS_OUTPUTS = 2
+} stem_argument_rows;
+
 typedef struct stem_argument {
-  const char *name;
-  const char *key; /* checkpoint key of a parameter, else "" */
-  int32_t kind;    /* stem_argument_kind */
-  int32_t dtype;   /* stem_dtype of the elements */
-  int32_t packed;  /* not 0: a stem_packed handle, sizes are K and N */
+  int64_t name;   /* offset into the entry's texts */
+  int64_t key;    /* the same: checkpoint key of a parameter, else "" */
+  int32_t kind;   /* stem_argument_kind */
+  int32_t dtype;  /* stem_dtype of the elements */
+  int32_t packed; /* not 0: a stem_packed handle, sizes are K and N */
   int32_t rank;
   int64_t sizes[STEM_MAX_RANK]; /* -1: dynamic */
+  int64_t
+      strides[STEM_MAX_RANK]; /* -1: any; 0: the sizes behind it, multiplied */
+  int64_t id_bound;           /* not 0: i32 ids that lie in [0, id_bound) */
+  int32_t rows;               /* stem_argument_rows */
+  int32_t reserved;
 } stem_argument;
 
 typedef struct stem_table_info {
@@ -325,12 +332,24 @@ typedef struct stem_entry {
   stem_entry_function function;
   const stem_argument *arguments;
   int64_t argument_count;
+  const char *texts;  /* names and keys of the arguments, each ended by a 0 */
   int64_t token_tile; /* the token count is a multiple of this */
   int64_t fixed_bytes;
   int64_t bytes_per_token;
   int64_t bytes_per_output;
   int64_t bytes_per_thread;
 } stem_entry;
+
+/* What every entry does first: fails, naming the argument and what it should
+   be, unless the arguments are those of `entry`, every id is in range, and the
+   arena is aligned to 64 bytes and holds a step of this size. Gives the bytes
+   of the arena that lie before the scratch of the threads. */
+STEM_EXPORT stem_status stem_check_entry(stem_context *context,
+                                         const stem_entry *entry,
+                                         const stem_tensor *arguments,
+                                         int64_t count, const void *arena,
+                                         int64_t arena_bytes,
+                                         int64_t *out_frame_bytes);
 
 typedef struct stem_module {
   uint64_t struct_size;

@@ -168,17 +168,3 @@ int32_t stem_context_threads(const stem_context *context) {
 stem_isa stem_context_isa(const stem_context *context) {
   return context ? context->isa : STEM_ISA_NATIVE;
 }
-
-stem_status stem_check_ids(stem_context *context, const int32_t *ids,
-                           int64_t count, int64_t bound) {
-  if (count < 0 || (count > 0 && !ids))
-    return report(context, STEM_INVALID_ARGUMENT,
-                  "stem_check_ids: {} ids at address {}", count,
-                  static_cast<const void *>(ids));
-  for (int64_t i = 0; i < count; ++i)
-    if (ids[i] < 0 || ids[i] >= bound)
-      return report(context, STEM_OUT_OF_RANGE,
-                    "id {} at position {} is out of range: ids lie in [0, {})",
-                    ids[i], i, bound);
-  return STEM_OK;
-}

@@ -9,6 +9,7 @@
 #include "stem/Transforms/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/MapVector.h"
 
 namespace stem {
 #define GEN_PASS_DEF_STEMBINDPARAMSPASS
@@ -57,24 +58,33 @@ struct BindParamsPass
   /// One argument for each distinct (symbol, type), in order of first load.
   template <typename LoadOp>
   void bind(func::FuncOp function, StringRef attribute) {
-    llvm::DenseMap<std::pair<Attribute, Type>, Value> bound;
     SmallVector<LoadOp> loads;
     function.walk([&](LoadOp load) { loads.push_back(load); });
-    for (LoadOp load : loads) {
-      Value &argument = bound[{symbolOf(load), load.getType()}];
-      if (!argument) {
-        unsigned index = function.getNumArguments();
-        NamedAttribute binding(StringAttr::get(&getContext(), attribute),
-                               symbolOf(load));
-        if (failed(function.insertArgument(
-                index, load.getType(),
-                DictionaryAttr::get(&getContext(), binding), load.getLoc())))
-          return signalPassFailure();
-        argument = function.getArgument(index);
-      }
-      load.replaceAllUsesWith(argument);
-      load.erase();
+    unsigned first = function.getNumArguments();
+    llvm::MapVector<std::pair<Attribute, Type>, SmallVector<LoadOp>> bound;
+    for (LoadOp load : loads)
+      bound[{symbolOf(load), load.getType()}].push_back(load);
+    SmallVector<Type> types;
+    SmallVector<DictionaryAttr> attributes;
+    SmallVector<Location> locations;
+    for (auto &[binding, users] : bound) {
+      types.push_back(binding.second);
+      attributes.push_back(DictionaryAttr::get(
+          &getContext(),
+          NamedAttribute(StringAttr::get(&getContext(), attribute),
+                         binding.first)));
+      locations.push_back(users.front().getLoc());
     }
+    // All at once: each insertion copies the attributes of all arguments.
+    if (failed(
+            function.insertArguments(SmallVector<unsigned>(types.size(), first),
+                                     types, attributes, locations)))
+      return signalPassFailure();
+    for (auto [index, entry] : llvm::enumerate(bound))
+      for (LoadOp load : entry.second) {
+        load.replaceAllUsesWith(function.getArgument(first + index));
+        load.erase();
+      }
   }
 };
 

@@ -273,6 +273,14 @@ void keepFunctionsApart(ModuleOp module, const llvm::StringSet<> &names) {
   });
 }
 
+/// A body calls each layer of the model, once a step: there is nothing to gain
+/// in it, and it is the one function that grows with depth.
+void leaveUnoptimised(ModuleOp module, const Twine &name) {
+  auto function = module.lookupSymbol<LLVM::LLVMFuncOp>(name.str());
+  function.setNoInline(true);
+  function.setOptimizeNone(true);
+}
+
 /// What the attributes say has been read; the LLVM dialect knows none of them.
 void dropStemAttributes(ModuleOp module) {
   for (auto function : module.getOps<func::FuncOp>()) {
@@ -313,9 +321,8 @@ LogicalResult LowerToHostPass::lower(ModuleOp module) {
       return failure();
   if (failed(lowerParallelCalls(module, converter)))
     return failure();
-  for (HostEntry &entry : *entries)
-    if (failed(buildEntry(entry, converter)))
-      return failure();
+  for (auto [number, entry] : llvm::enumerate(*entries))
+    buildEntry(entry, number, converter);
   buildDescription(module, *entries, isa);
   for (Operation &op : llvm::make_early_inc_range(*module.getBody()))
     if (mlir::isa<ParamOp, TableOp>(op))
@@ -324,9 +331,9 @@ LogicalResult LowerToHostPass::lower(ModuleOp module) {
       failed(checkOutput(module)))
     return failure();
   hideFunctions(module);
-  for (HostEntry &entry : *entries)
-    called.insert(entry.name + "_body");
   keepFunctionsApart(module, called);
+  for (const HostEntry &entry : *entries)
+    leaveUnoptimised(module, entry.name + "_body");
   return success();
 }
 

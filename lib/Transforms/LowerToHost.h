@@ -66,8 +66,8 @@ struct EntryArgument {
   int32_t dtype = 0;
   int32_t packed = 0;
   llvm::SmallVector<int64_t> sizes;
-  /// What the leading size counts: "tokens", "outputs" or nothing.
-  llvm::StringRef rows;
+  llvm::SmallVector<int64_t> strides;
+  int32_t rows = 0;
   /// Ids lie in [0, idBound); 0: no ids.
   int64_t idBound = 0;
   /// Of the function; null for the store.
@@ -107,9 +107,13 @@ lowerParallelCalls(mlir::ModuleOp module,
 mlir::LogicalResult lowerTableRows(HostEntry &entry,
                                    const mlir::LLVMTypeConverter &converter);
 
+/// The global with the stem_entry of each entry.
+inline constexpr llvm::StringLiteral kEntryDescriptions = "stem_entries";
+
 /// Adds the exported form of an entry: checks, then a call of the body.
-mlir::LogicalResult buildEntry(HostEntry &entry,
-                               const mlir::LLVMTypeConverter &converter);
+/// `number` is its place in the description of the module.
+void buildEntry(HostEntry &entry, unsigned number,
+                const mlir::LLVMTypeConverter &converter);
 
 /// Adds the description of the module and stem_module_query.
 void buildDescription(mlir::ModuleOp module, llvm::ArrayRef<HostEntry> entries,

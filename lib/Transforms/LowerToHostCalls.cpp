@@ -29,8 +29,7 @@ static_assert(PackedType::kPanelColumns == STEM_PANEL &&
 /// first letter is the result: p pointer, i int32_t, l int64_t, v void.
 static constexpr std::pair<llvm::StringLiteral, llvm::StringLiteral>
     kRuntimeFunctions[] = {
-        {"stem_context_threads", "ip"},
-        {"stem_check_ids", "ippll"},
+        {"stem_check_entry", "ippplplp"},
         {"stem_parallel_for", "vplpp"},
         {"stem_packed_matmul", "vpplpillllplllli"},
         {"stem_packed_gather", "vpillplpl"},
@@ -106,9 +105,12 @@ Value HostBuilder::stackSlot(Region &function, Type type) {
 
 Value HostBuilder::buffer(const LLVMTypeConverter &converter, MemRefType type,
                           Value tensor) {
+  Value data = load(ptr(), tensor, offsetof(stem_tensor, data));
+  if (type.hasStaticShape() && type.getLayout().isIdentity())
+    return cast(type, MemRefDescriptor::fromStaticShape(*this, loc, converter,
+                                                        type, data));
   auto descriptor =
       MemRefDescriptor::poison(*this, loc, converter.convertType(type));
-  Value data = load(ptr(), tensor, offsetof(stem_tensor, data));
   descriptor.setAllocatedPtr(*this, loc, data);
   descriptor.setAlignedPtr(*this, loc, data);
   descriptor.setConstantOffset(*this, loc, 0);

@@ -14,8 +14,8 @@ using namespace stem;
 
 // The structs below have these members, in this order and without padding
 // that C would not have.
-static_assert(sizeof(stem_argument) == 64 && sizeof(stem_table_info) == 40 &&
-                  sizeof(stem_entry) == 72 && sizeof(stem_module) == 48,
+static_assert(sizeof(stem_argument) == 112 && sizeof(stem_table_info) == 40 &&
+                  sizeof(stem_entry) == 80 && sizeof(stem_module) == 48,
               "a description of include/stem-c/Runtime.h has changed");
 
 namespace {
@@ -31,8 +31,6 @@ public:
   void run();
 
 private:
-  using Field = std::function<Value()>;
-
   Type i32() { return builder.getI32Type(); }
   Type i64() { return builder.getI64Type(); }
   Type structOf(ArrayRef<Type> types) {
@@ -42,6 +40,8 @@ private:
   LLVM::GlobalOp global(StringRef name, Type type,
                         llvm::function_ref<Value()> initializer);
   LLVM::GlobalOp text(StringRef value);
+  LLVM::GlobalOp bytes(StringRef name, StringRef value);
+  int64_t argumentText(StringRef value);
   Value address(LLVM::GlobalOp global) {
     return LLVM::AddressOfOp::create(builder, builder.getLoc(), global);
   }
@@ -57,6 +57,8 @@ private:
   int32_t isa;
   HostBuilder builder;
   llvm::StringMap<LLVM::GlobalOp> texts;
+  llvm::StringMap<int64_t> argumentTexts;
+  std::string argumentTextBytes;
 };
 
 Value DescriptionWriter::aggregate(Type type, ArrayRef<Value> fields) {
@@ -84,15 +86,17 @@ DescriptionWriter::global(StringRef name, Type type,
 /// A string with its end, once for each value.
 LLVM::GlobalOp DescriptionWriter::text(StringRef value) {
   LLVM::GlobalOp &global = texts[value];
-  if (!global) {
-    std::string bytes = value.str() + '\0';
-    auto type = LLVM::LLVMArrayType::get(builder.getI8Type(), bytes.size());
-    global = LLVM::GlobalOp::create(
-        builder, builder.getLoc(), type, /*isConstant=*/true,
-        LLVM::Linkage::Internal, ("stem_text_" + Twine(texts.size())).str(),
-        builder.getStringAttr(bytes));
-  }
+  if (!global)
+    global =
+        bytes(("stem_text_" + Twine(texts.size())).str(), value.str() + '\0');
   return global;
+}
+
+LLVM::GlobalOp DescriptionWriter::bytes(StringRef name, StringRef value) {
+  auto type = LLVM::LLVMArrayType::get(builder.getI8Type(), value.size());
+  return LLVM::GlobalOp::create(builder, builder.getLoc(), type,
+                                /*isConstant=*/true, LLVM::Linkage::Internal,
+                                name, builder.getStringAttr(value));
 }
 
 LLVM::GlobalOp
@@ -107,48 +111,61 @@ DescriptionWriter::arrayOf(StringRef name, Type element, unsigned size,
   });
 }
 
-/// stem_argument[]
+/// The offset of a name or key in the texts of the arguments.
+int64_t DescriptionWriter::argumentText(StringRef value) {
+  auto [position, isNew] =
+      argumentTexts.try_emplace(value, argumentTextBytes.size());
+  if (isNew)
+    argumentTextBytes.append(value.begin(), value.end()).push_back('\0');
+  return position->second;
+}
+
+/// stem_argument[], as words: a deep model has thousands of arguments, and
+/// building them from values field by field takes longer than all else.
 LLVM::GlobalOp DescriptionWriter::describeArguments(const HostEntry &entry) {
-  Type sizes = LLVM::LLVMArrayType::get(i64(), STEM_MAX_RANK);
-  Type type = structOf(
-      {builder.ptr(), builder.ptr(), i32(), i32(), i32(), i32(), sizes});
-  SmallVector<std::pair<LLVM::GlobalOp, LLVM::GlobalOp>> names;
-  for (const EntryArgument &argument : entry.arguments)
-    names.emplace_back(text(argument.name), text(argument.key));
-  return arrayOf(
-      "stem_arguments_" + entry.name, type, entry.arguments.size(),
-      [&](unsigned i) {
-        const EntryArgument &argument = entry.arguments[i];
-        SmallVector<Value> dims;
-        for (unsigned dim = 0; dim < STEM_MAX_RANK; ++dim)
-          dims.push_back(builder.i64(
-              dim < argument.sizes.size() ? argument.sizes[dim] : 0));
-        return aggregate(
-            type, {address(names[i].first), address(names[i].second),
-                   builder.i32(argument.kind), builder.i32(argument.dtype),
-                   builder.i32(argument.packed),
-                   builder.i32(argument.sizes.size()), aggregate(sizes, dims)});
-      });
+  std::vector<stem_argument> arguments;
+  for (const EntryArgument &argument : entry.arguments) {
+    stem_argument &field = arguments.emplace_back();
+    field.name = argumentText(argument.name);
+    field.key = argumentText(argument.key);
+    field.kind = argument.kind;
+    field.dtype = argument.dtype;
+    field.packed = argument.packed;
+    field.rank = argument.sizes.size();
+    llvm::copy(argument.sizes, field.sizes);
+    llvm::copy(argument.strides, field.strides);
+    field.id_bound = argument.idBound;
+    field.rows = argument.rows;
+  }
+  ArrayRef<int64_t> words(reinterpret_cast<const int64_t *>(arguments.data()),
+                          arguments.size() * sizeof(stem_argument) / 8);
+  return LLVM::GlobalOp::create(
+      builder, builder.getLoc(), LLVM::LLVMArrayType::get(i64(), words.size()),
+      /*isConstant=*/true, LLVM::Linkage::Internal,
+      "stem_arguments_" + entry.name, builder.getI64TensorAttr(words),
+      /*alignment=*/8);
 }
 
 /// stem_entry[]
 LLVM::GlobalOp DescriptionWriter::describeEntries() {
   Type type = structOf({builder.ptr(), builder.ptr(), builder.ptr(), i64(),
-                        i64(), i64(), i64(), i64(), i64()});
+                        builder.ptr(), i64(), i64(), i64(), i64(), i64()});
   SmallVector<LLVM::GlobalOp> names, arguments;
   for (const HostEntry &entry : entries) {
     names.push_back(text(entry.name));
     arguments.push_back(describeArguments(entry));
   }
-  return arrayOf("stem_entries", type, entries.size(), [&](unsigned i) {
+  LLVM::GlobalOp texts = bytes("stem_argument_texts", argumentTextBytes);
+  return arrayOf(kEntryDescriptions, type, entries.size(), [&](unsigned i) {
     const HostEntry &entry = entries[i];
     Value function = LLVM::AddressOfOp::create(builder, builder.getLoc(),
                                                builder.ptr(), entry.name);
     return aggregate(
         type, {address(names[i]), function, address(arguments[i]),
-               builder.i64(entry.arguments.size()), builder.i64(entry.tile),
-               builder.i64(entry.fixedBytes), builder.i64(entry.tokenBytes),
-               builder.i64(entry.outputBytes), builder.i64(entry.threadBytes)});
+               builder.i64(entry.arguments.size()), address(texts),
+               builder.i64(entry.tile), builder.i64(entry.fixedBytes),
+               builder.i64(entry.tokenBytes), builder.i64(entry.outputBytes),
+               builder.i64(entry.threadBytes)});
   });
 }
 

@@ -5,8 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// An entry function becomes two: the body, with the memrefs it always had, and
-// the exported form, which checks what it was given before it calls the body.
+// An entry function becomes two: the exported form, which has its arguments
+// checked by the runtime, and the body, which reads them from the same array.
+// A weight is read where it is used: a deep model has many, and as parameters
+// of the body they would all be passed and kept.
 //
 //===----------------------------------------------------------------------===//
 
@@ -47,8 +49,14 @@ static LogicalResult collectType(func::FuncOp function, unsigned index,
     if (failed(buffer.getStridesAndOffset(strides, offset)) ||
         (offset != 0 && !ShapedType::isDynamic(offset)))
       return fail("must have a strided layout without an offset");
+    if (llvm::is_contained(strides, 0))
+      return fail("must not have a stride of 0");
     for (int64_t size : buffer.getShape())
       argument.sizes.push_back(ShapedType::isDynamic(size) ? -1 : size);
+    for (int64_t stride : strides)
+      argument.strides.push_back(buffer.getLayout().isIdentity() ? 0
+                                 : ShapedType::isDynamic(stride) ? -1
+                                                                 : stride);
     element = buffer.getElementType();
   } else {
     auto diagnostic = function.emitOpError();
@@ -98,7 +106,9 @@ static LogicalResult collectArgument(func::FuncOp function, unsigned index,
   if (auto rows =
           function.getArgAttrOfType<StringAttr>(index, StemDialect::kRowsAttr))
     if (!argument.sizes.empty() && argument.sizes[0] < 0)
-      argument.rows = rows.getValue();
+      argument.rows = rows.getValue() == "tokens"    ? STEM_ROWS_TOKENS
+                      : rows.getValue() == "outputs" ? STEM_ROWS_OUTPUTS
+                                                     : STEM_ROWS_OTHER;
   auto bound =
       function.getArgAttrOfType<IntegerAttr>(index, StemDialect::kIdBoundAttr);
   if (bound) {
@@ -123,18 +133,18 @@ static LogicalResult collectEntry(HostEntry &entry, SymbolTable &symbols,
     return attribute ? attribute.getInt() : 0;
   };
   entry.tile = std::max<int64_t>(number(StemDialect::kTileAttr), 1);
-  entry.fixedBytes = number("stem.fixed_bytes");
-  entry.tokenBytes = number("stem.bytes_per_token");
-  entry.outputBytes = number("stem.bytes_per_output");
-  entry.threadBytes = number("stem.bytes_per_thread");
+  entry.fixedBytes = number(StemDialect::kFixedBytesAttr);
+  entry.tokenBytes = number(StemDialect::kTokenBytesAttr);
+  entry.outputBytes = number(StemDialect::kOutputBytesAttr);
+  entry.threadBytes = number(StemDialect::kThreadBytesAttr);
   for (int64_t bytes : {entry.tokenBytes, entry.outputBytes, entry.threadBytes})
     if (bytes < 0 || bytes > std::numeric_limits<int32_t>::max())
       return function.emitOpError()
              << "takes " << bytes
              << " bytes for each token, output or thread; the most is 2 GiB";
   for (unsigned i = 0; i < function.getNumArguments(); ++i) {
-    if (function.getArgAttr(i, "stem.scratch") ||
-        function.getArgAttr(i, "stem.arena")) {
+    if (function.getArgAttr(i, StemDialect::kScratchAttr) ||
+        function.getArgAttr(i, StemDialect::kArenaAttr)) {
       entry.takesMemory = true;
       continue;
     }
@@ -160,14 +170,15 @@ static LogicalResult collectEntry(HostEntry &entry, SymbolTable &symbols,
     store.dtype = STEM_HANDLE;
     entry.arguments.push_back(store);
   }
-  for (auto [bytes, rows] : {std::pair(entry.tokenBytes, "tokens"),
-                             std::pair(entry.outputBytes, "outputs")})
+  for (auto [bytes, rows, name] :
+       {std::tuple(entry.tokenBytes, STEM_ROWS_TOKENS, "tokens"),
+        std::tuple(entry.outputBytes, STEM_ROWS_OUTPUTS, "outputs")})
     if (bytes && llvm::none_of(entry.arguments, [&](const EntryArgument &a) {
           return a.rows == rows;
         }))
       return function.emitOpError()
-             << "takes memory for each of its " << rows
-             << ", but no argument has stem.rows = \"" << rows << "\"";
+             << "takes memory for each of its " << name
+             << ", but no argument has stem.rows = \"" << name << "\"";
   return success();
 }
 
@@ -193,183 +204,82 @@ FailureOr<std::vector<HostEntry>> stem::collectEntries(ModuleOp module) {
 
 namespace {
 
-/// Writes `stem_status NAME(context, arguments, count, arena, arena_bytes)`.
 class EntryWriter {
 public:
-  EntryWriter(HostEntry &entry, const LLVMTypeConverter &converter)
-      : entry(entry), converter(converter), builder(entry.body.getLoc()) {}
+  EntryWriter(HostEntry &entry, unsigned number,
+              const LLVMTypeConverter &converter)
+      : entry(entry), number(number), converter(converter),
+        builder(entry.body.getLoc()) {}
 
-  LogicalResult run();
+  void run();
 
 private:
-  Value compare(LLVM::ICmpPredicate predicate, Value a, Value b) {
-    return LLVM::ICmpOp::create(builder, builder.getLoc(), predicate, a, b);
-  }
-  Value equal(Value a, int64_t b) {
-    bool isWide = a.getType().isInteger(64);
-    return compare(LLVM::ICmpPredicate::eq, a,
-                   isWide ? builder.i64(b) : builder.i32(b));
-  }
-  Value both(Value a, Value b) {
-    return a ? LLVM::AndOp::create(builder, builder.getLoc(), a, b).getResult()
-             : b;
-  }
-  Value multiply(Value a, int64_t b) {
-    return LLVM::MulOp::create(builder, builder.getLoc(), a, builder.i64(b));
-  }
-  Value add(Value a, Value b) {
-    return LLVM::AddOp::create(builder, builder.getLoc(), a, b);
-  }
-  /// The address of argument `index`, and its fields.
-  Value argument(unsigned index) {
-    return builder.address(arguments, index * sizeof(stem_tensor));
-  }
-  Value size(Value tensor, unsigned dim) {
-    return builder.load(builder.getI64Type(), tensor,
-                        offsetof(stem_tensor, sizes) + 8 * dim);
-  }
-  Value stride(Value tensor, unsigned dim) {
-    return builder.load(builder.getI64Type(), tensor,
-                        offsetof(stem_tensor, strides) + 8 * dim);
-  }
-  Value data(Value tensor) {
-    return builder.load(builder.ptr(), tensor, offsetof(stem_tensor, data));
-  }
-
-  /// Returns `status` unless `condition` holds.
-  void require(Value condition, int32_t status);
-  void requireOk(Value status);
-  Value findRows(StringRef rows);
-  Value checkArgument(const EntryArgument &description, Value tensor);
-  Value checkStrides(MemRefType type, Value tensor);
-  void checkRows();
-  Value checkMemory();
+  Value read(const EntryArgument &description, Value tensor);
+  void readWhereUsed(BlockArgument value, const EntryArgument &description,
+                     int64_t offset);
+  void readArguments();
   Value buildBytes(Value start, Value bytes);
-  Value buildArgument(const EntryArgument &description, Value tensor);
+  LLVM::LLVMFuncOp declare();
+  Value callBody(Block *first, Value frame);
 
   HostEntry &entry;
+  /// In the description of the module.
+  unsigned number;
   const LLVMTypeConverter &converter;
   HostBuilder builder;
-  Block *leave = nullptr;
-  Value context, arguments, count, arena, arenaBytes;
-  /// The rows of token and of output arguments; null if there are none.
-  Value tokens, outputs;
 };
 
-void EntryWriter::require(Value condition, int32_t status) {
-  Value code = builder.i32(status);
-  Block *next = new Block();
-  leave->getParent()->getBlocks().insert(leave->getIterator(), next);
-  LLVM::CondBrOp::create(builder, builder.getLoc(), condition, next,
-                         ValueRange(), leave, ValueRange(code));
-  builder.setInsertionPointToStart(next);
+/// The value of one argument, from its stem_tensor. A packed matrix is its
+/// data: its shape is in the type.
+Value EntryWriter::read(const EntryArgument &description, Value tensor) {
+  if (auto buffer = dyn_cast<MemRefType>(description.type))
+    return builder.buffer(converter, buffer, tensor);
+  Value handle =
+      builder.load(builder.ptr(), tensor, offsetof(stem_tensor, data));
+  if (isa<PackedType>(description.type))
+    handle = builder.load(builder.ptr(), handle, offsetof(stem_packed, data));
+  return builder.cast(description.type, handle);
 }
 
-void EntryWriter::requireOk(Value status) {
-  Value ok = equal(status, STEM_OK);
-  Block *next = new Block();
-  leave->getParent()->getBlocks().insert(leave->getIterator(), next);
-  LLVM::CondBrOp::create(builder, builder.getLoc(), ok, next, ValueRange(),
-                         leave, ValueRange(status));
-  builder.setInsertionPointToStart(next);
-}
-
-Value EntryWriter::findRows(StringRef rows) {
-  for (auto [index, description] : llvm::enumerate(entry.arguments))
-    if (description.rows == rows)
-      return size(argument(index), 0);
-  return {};
-}
-
-/// Strides are those of the type; a buffer without a layout is dense.
-Value EntryWriter::checkStrides(MemRefType type, Value tensor) {
-  SmallVector<int64_t> strides;
-  int64_t offset;
-  (void)type.getStridesAndOffset(strides, offset);
-  Value ok, dense = builder.i64(1);
-  for (int64_t dim = type.getRank() - 1; dim >= 0; --dim) {
-    Value seen = stride(tensor, dim);
-    if (!ShapedType::isDynamic(strides[dim]))
-      ok = both(ok, equal(seen, strides[dim]));
-    else if (type.getLayout().isIdentity())
-      ok = both(ok, compare(LLVM::ICmpPredicate::eq, seen, dense));
-    dense = LLVM::MulOp::create(builder, builder.getLoc(), dense,
-                                size(tensor, dim));
-  }
-  return ok;
-}
-
-Value EntryWriter::checkArgument(const EntryArgument &description,
-                                 Value tensor) {
-  Type i32 = builder.getI32Type();
-  Value dtype = builder.load(i32, tensor, offsetof(stem_tensor, dtype));
-  auto buffer = dyn_cast_or_null<MemRefType>(description.type);
-  if (!buffer) {
-    Value null = LLVM::ZeroOp::create(builder, builder.getLoc(), builder.ptr());
-    Value ok = both(equal(dtype, STEM_HANDLE),
-                    compare(LLVM::ICmpPredicate::ne, data(tensor), null));
-    return ok;
-  }
-  Value ok = equal(dtype, description.dtype);
-  Value rank = builder.load(i32, tensor, offsetof(stem_tensor, rank));
-  ok = both(ok, equal(rank, buffer.getRank()));
-  for (auto [dim, wanted] : llvm::enumerate(description.sizes)) {
-    Value seen = size(tensor, dim);
-    if (wanted >= 0)
-      ok = both(ok, equal(seen, wanted));
-    else
-      ok = both(ok, compare(LLVM::ICmpPredicate::sge, seen, builder.i64(0)));
-  }
-  for (auto [name, rows] :
-       {std::pair("tokens", tokens), std::pair("outputs", outputs)})
-    if (description.rows == name)
-      ok = both(ok, compare(LLVM::ICmpPredicate::eq, size(tensor, 0), rows));
-  if (Value strides = checkStrides(buffer, tensor))
-    ok = both(ok, strides);
-  return ok;
-}
-
-/// Tokens are a positive multiple of the tile; both counts fit 31 bits, so that
-/// no sum of bytes overflows.
-void EntryWriter::checkRows() {
-  tokens = findRows("tokens");
-  outputs = findRows("outputs");
-  Value most = builder.i64(std::numeric_limits<int32_t>::max());
-  if (tokens) {
-    Value rest = LLVM::SRemOp::create(builder, builder.getLoc(), tokens,
-                                      builder.i64(entry.tile));
-    Value ok = equal(rest, 0);
-    ok = both(ok, compare(LLVM::ICmpPredicate::sgt, tokens, builder.i64(0)));
-    ok = both(ok, compare(LLVM::ICmpPredicate::sle, tokens, most));
-    require(ok, STEM_INVALID_ARGUMENT);
-  }
-  if (outputs) {
-    Value ok = compare(LLVM::ICmpPredicate::sge, outputs, builder.i64(0));
-    ok = both(ok, compare(LLVM::ICmpPredicate::sle, outputs, most));
-    require(ok, STEM_INVALID_ARGUMENT);
+void EntryWriter::readWhereUsed(BlockArgument value,
+                                const EntryArgument &description,
+                                int64_t offset) {
+  Region &region = entry.body.getBody();
+  Value arguments = region.getArgument(1);
+  llvm::DenseMap<Operation *, Value> values;
+  for (OpOperand &use : llvm::make_early_inc_range(value.getUses())) {
+    Operation *user = region.findAncestorOpInRegion(*use.getOwner());
+    Value &read = values[user];
+    if (!read) {
+      builder.setInsertionPoint(user);
+      read = this->read(description, builder.address(arguments, offset));
+    }
+    use.set(read);
   }
 }
 
-/// Refuses an arena that is too small or not aligned. Returns the bytes that
-/// lie before the scratch of the threads.
-Value EntryWriter::checkMemory() {
-  Value frame = builder.i64(entry.fixedBytes);
-  if (tokens)
-    frame = add(frame, multiply(tokens, entry.tokenBytes));
-  if (outputs)
-    frame = add(frame, multiply(outputs, entry.outputBytes));
-  Value threads = builder.call("stem_context_threads", context);
-  threads = LLVM::SExtOp::create(builder, builder.getLoc(),
-                                 builder.getI64Type(), threads);
-  Value needed = add(frame, multiply(threads, entry.threadBytes));
-  require(compare(LLVM::ICmpPredicate::sge, arenaBytes, needed),
-          STEM_OUT_OF_MEMORY);
-  Value address = LLVM::PtrToIntOp::create(builder, builder.getLoc(),
-                                           builder.getI64Type(), arena);
-  Value rest =
-      LLVM::AndOp::create(builder, builder.getLoc(), address, builder.i64(63));
-  require(equal(rest, 0), STEM_INVALID_ARGUMENT);
-  return frame;
+/// The body of an entry takes the context, the array of arguments, and what
+/// is not described there: its memory and the store.
+void EntryWriter::readArguments() {
+  func::FuncOp body = entry.body;
+  (void)body.insertArgument(1, builder.ptr(), {}, body.getLoc());
+  llvm::BitVector replaced(body.getNumArguments());
+  unsigned index = 2;
+  for (auto [position, description] : llvm::enumerate(entry.arguments)) {
+    if (!description.type)
+      continue;
+    BlockArgument value = body.getArgument(index);
+    int64_t offset = position * sizeof(stem_tensor);
+    if (description.kind == STEM_ARG_PARAM) {
+      readWhereUsed(value, description, offset);
+    } else {
+      builder.setInsertionPointToStart(&body.getBody().front());
+      value.replaceAllUsesWith(
+          read(description, builder.address(body.getArgument(1), offset)));
+    }
+    replaced.set(index++);
+  }
+  (void)body.eraseArguments(replaced);
 }
 
 /// A memref<?xi8>.
@@ -386,31 +296,8 @@ Value EntryWriter::buildBytes(Value start, Value bytes) {
   return builder.cast(type, descriptor);
 }
 
-/// A packed matrix is passed on as its data: its shape is in the type.
-Value EntryWriter::buildArgument(const EntryArgument &description,
-                                 Value tensor) {
-  if (auto buffer = dyn_cast_or_null<MemRefType>(description.type))
-    return builder.buffer(converter, buffer, tensor);
-  Value handle = data(tensor);
-  if (!description.type)
-    return handle;
-  if (!isa<PackedType>(description.type))
-    return builder.cast(description.type, handle);
-  Type i32 = builder.getI32Type(), i64 = builder.getI64Type();
-  Value ok = equal(builder.load(i32, handle, offsetof(stem_packed, dtype)),
-                   description.dtype);
-  ok = both(ok, equal(builder.load(i64, handle, offsetof(stem_packed, rows)),
-                      description.sizes[0]));
-  ok = both(ok, equal(builder.load(i64, handle, offsetof(stem_packed, columns)),
-                      description.sizes[1]));
-  require(ok, STEM_INVALID_ARGUMENT);
-  return builder.cast(
-      description.type,
-      builder.load(builder.ptr(), handle, offsetof(stem_packed, data)));
-}
-
-LogicalResult EntryWriter::run() {
-  Location loc = builder.getLoc();
+/// Gives the name of the entry to the function that the runtime calls.
+LLVM::LLVMFuncOp EntryWriter::declare() {
   auto module = entry.body->getParentOfType<ModuleOp>();
   SymbolTable symbols(module);
   symbols.remove(entry.body);
@@ -419,65 +306,67 @@ LogicalResult EntryWriter::run() {
   symbols.insert(entry.body);
   builder.setInsertionPointToEnd(module.getBody());
   Type pointer = builder.ptr(), i64 = builder.getI64Type();
-  auto function = LLVM::LLVMFuncOp::create(
-      builder, loc, entry.name,
+  return LLVM::LLVMFuncOp::create(
+      builder, builder.getLoc(), entry.name,
       LLVM::LLVMFunctionType::get(builder.getI32Type(),
                                   {pointer, pointer, i64, pointer, i64}));
-  // Its checks grow with the number of weights and run once a step: LLVM's
-  // optimiser would spend much of a compilation on them.
-  function.setNoInline(true);
-  function.setOptimizeNone(true);
-  Block *first = function.addEntryBlock(builder);
-  context = first->getArgument(0);
-  arguments = first->getArgument(1);
-  count = first->getArgument(2);
-  arena = first->getArgument(3);
-  arenaBytes = first->getArgument(4);
-  leave = new Block();
-  function.getBody().push_back(leave);
-  leave->addArgument(builder.getI32Type(), loc);
-  builder.setInsertionPointToStart(leave);
-  LLVM::ReturnOp::create(builder, loc, leave->getArgument(0));
-  builder.setInsertionPointToStart(first);
+}
 
-  require(equal(count, entry.arguments.size()), STEM_INVALID_ARGUMENT);
-  checkRows();
-  Value ok;
-  for (auto [index, description] : llvm::enumerate(entry.arguments))
-    ok = both(ok, checkArgument(description, argument(index)));
-  if (ok)
-    require(ok, STEM_INVALID_ARGUMENT);
-  Value frame = entry.takesMemory ? checkMemory() : Value();
-  for (auto [index, description] : llvm::enumerate(entry.arguments))
-    if (description.idBound) {
-      Value tensor = argument(index);
-      requireOk(builder.call("stem_check_ids",
-                             {context, data(tensor), size(tensor, 0),
-                              builder.i64(description.idBound)}));
-    }
-
-  SmallVector<Value> operands{context};
-  for (auto [index, description] : llvm::enumerate(entry.arguments))
-    if (description.type)
-      operands.push_back(buildArgument(description, argument(index)));
+/// `frame` is what lies in the arena before the scratch of the threads.
+Value EntryWriter::callBody(Block *first, Value frame) {
+  Location loc = builder.getLoc();
+  Value arguments = first->getArgument(1), arena = first->getArgument(3);
+  SmallVector<Value> operands{first->getArgument(0), arguments};
   if (entry.takesMemory) {
     Value scratch =
-        LLVM::GEPOp::create(builder, loc, pointer, builder.getI8Type(), arena,
-                            ArrayRef<LLVM::GEPArg>{frame});
-    Value bytes = LLVM::SubOp::create(builder, loc, arenaBytes, frame);
-    operands.push_back(buildBytes(scratch, bytes));
+        LLVM::GEPOp::create(builder, loc, builder.ptr(), builder.getI8Type(),
+                            arena, ArrayRef<LLVM::GEPArg>{frame});
+    Value rest =
+        LLVM::SubOp::create(builder, loc, first->getArgument(4), frame);
+    operands.push_back(buildBytes(scratch, rest));
     operands.push_back(buildBytes(arena, frame));
   }
   if (entry.takesStore)
-    operands.push_back(data(argument(entry.arguments.size() - 1)));
-  auto call = func::CallOp::create(builder, loc, entry.body, operands);
-  LLVM::ReturnOp::create(builder, loc, call.getResult(0));
-  return success();
+    operands.push_back(
+        builder.load(builder.ptr(), arguments,
+                     (entry.arguments.size() - 1) * sizeof(stem_tensor) +
+                         offsetof(stem_tensor, data)));
+  return func::CallOp::create(builder, loc, entry.body, operands).getResult(0);
+}
+
+/// Writes `stem_status NAME(context, arguments, count, arena, arena_bytes)`.
+void EntryWriter::run() {
+  Location loc = builder.getLoc();
+  readArguments();
+  LLVM::LLVMFuncOp function = declare();
+  Block *first = function.addEntryBlock(builder);
+  Block *accepted = builder.createBlock(&function.getBody());
+  Block *leave = builder.createBlock(&function.getBody());
+  leave->addArgument(builder.getI32Type(), loc);
+  LLVM::ReturnOp::create(builder, loc, leave->getArgument(0));
+
+  builder.setInsertionPointToStart(first);
+  Value entries = LLVM::AddressOfOp::create(builder, loc, builder.ptr(),
+                                            kEntryDescriptions);
+  Value slot = builder.stackSlot(function.getBody(), builder.getI64Type());
+  Value status =
+      builder.call("stem_check_entry",
+                   {first->getArgument(0),
+                    builder.address(entries, number * sizeof(stem_entry)),
+                    first->getArgument(1), first->getArgument(2),
+                    first->getArgument(3), first->getArgument(4), slot});
+  Value ok = LLVM::ICmpOp::create(builder, loc, LLVM::ICmpPredicate::eq, status,
+                                  builder.i32(STEM_OK));
+  LLVM::CondBrOp::create(builder, loc, ok, accepted, ValueRange(), leave,
+                         ValueRange(status));
+  builder.setInsertionPointToStart(accepted);
+  Value frame = builder.load(builder.getI64Type(), slot, 0);
+  LLVM::BrOp::create(builder, loc, ValueRange(callBody(first, frame)), leave);
 }
 
 } // namespace
 
-LogicalResult stem::buildEntry(HostEntry &entry,
-                               const LLVMTypeConverter &converter) {
-  return EntryWriter(entry, converter).run();
+void stem::buildEntry(HostEntry &entry, unsigned number,
+                      const LLVMTypeConverter &converter) {
+  EntryWriter(entry, number, converter).run();
 }

@@ -84,7 +84,10 @@ void stem::buildStructuredPipeline(OpPassManager &manager,
 }
 
 void stem::buildBufferPipeline(OpPassManager &manager) {
-  manager.addPass(bufferization::createEmptyTensorEliminationPass());
+  // Function by function: over the whole module its analysis takes longer with
+  // each call of a layer.
+  manager.addNestedPass<func::FuncOp>(
+      bufferization::createEmptyTensorEliminationPass());
   bufferization::OneShotBufferizePassOptions bufferize;
   bufferize.bufferizeFunctionBoundaries = true;
   bufferize.functionBoundaryTypeConversion =

@@ -13,7 +13,7 @@ from e2e import GOLDEN, ModelTest, deepen, stem_run
 
 class FlatCompileTest(ModelTest):
     def compile(self, layers):
-        """The functions of each phase."""
+        """The functions of each phase, and the bytes of the last one."""
         model, dump = self.path(f"{layers}"), self.path(f"{layers}-dump")
         deepen(os.path.join(GOLDEN, "llama_gqa"), model, layers)
         stem_run("generate", model, "--prompt-ids=1", "-n", 1,
@@ -24,15 +24,18 @@ class FlatCompileTest(ModelTest):
                 functions[name] = sorted(re.findall(
                     r"(?:func\.func|llvm\.func) (?:\w+ )*@(\w+)\(",
                     file.read()))
-        return functions
+        return functions, os.path.getsize(os.path.join(dump, name))
 
     def test_depth(self):
-        shallow, deep = self.compile(4), self.compile(40)
+        shallow, shallow_bytes = self.compile(4)
+        deep, deep_bytes = self.compile(40)
         self.assertEqual(list(shallow), list(deep))
         self.assertGreater(len(shallow), 4)
         for phase, names in shallow.items():
             self.assertGreater(len(names), 0, phase)
             self.assertEqual(deep[phase], names, phase)
+        # One call a layer in each entry, and its description.
+        self.assertLess(deep_bytes, 3 * shallow_bytes)
 
 
 if __name__ == "__main__":

@@ -391,7 +391,7 @@ void Engine::Impl::run(const stem_entry &entry, Step &step, float *output,
     const stem_argument &argument = entry.arguments[i];
     switch (argument.kind) {
     case STEM_ARG_PARAM:
-      arguments.push_back(weights->tensor(argument));
+      arguments.push_back(weights->tensor(entry, argument));
       break;
     case STEM_ARG_STORE:
       arguments.push_back(handleTensor(store.get()));
@@ -406,7 +406,8 @@ void Engine::Impl::run(const stem_entry &entry, Step &step, float *output,
               : denseTensor(output, STEM_F32, {outputRows}));
       break;
     default:
-      arguments.push_back(vectorTensor(step.input(argument.name)));
+      arguments.push_back(
+          vectorTensor(step.input(entry.texts + argument.name)));
     }
   }
   throwIfFailed(context.get(),

@@ -48,12 +48,12 @@ int64_t plainBytes(const char *key, int32_t dtype,
   return bytes;
 }
 
-int64_t bytesOf(const stem_argument &argument) {
+int64_t bytesOf(const char *key, const stem_argument &argument) {
   if (argument.rank < 0 || argument.rank > STEM_MAX_RANK ||
       (argument.packed && argument.rank != 2))
-    refuseSize(argument.key, "has a rank that none has");
+    refuseSize(key, "has a rank that none has");
   std::span sizes(argument.sizes, static_cast<size_t>(argument.rank));
-  int64_t plain = plainBytes(argument.key, argument.dtype, sizes);
+  int64_t plain = plainBytes(key, argument.dtype, sizes);
   return argument.packed ? packedBytes(static_cast<stem_dtype>(argument.dtype),
                                        sizes[0], sizes[1])
                          : plain;
@@ -141,11 +141,11 @@ EngineWeights::EngineWeights(std::span<const stem_entry *const> entries,
       const stem_argument &argument = entry->arguments[i];
       if (argument.kind != STEM_ARG_PARAM)
         continue;
-      std::pair<std::string, bool> key = {argument.key, argument.packed != 0};
+      const Key key = keyOf(*entry, argument);
       if (slots.contains(key))
         continue;
       slots[key] = {argument, offset, {}};
-      advance(argument.key, bytesOf(argument));
+      advance(key.first.c_str(), bytesOf(key.first.c_str(), argument));
     }
   }
   bytesOfParameters = offset;
@@ -157,10 +157,11 @@ EngineWeights::EngineWeights(std::span<const stem_entry *const> entries,
   bytesOfTables = offset - bytesOfParameters;
 }
 
-void EngineWeights::loadSlot(Slot &slot, const TensorSource &source,
+void EngineWeights::loadSlot(const std::string &key, Slot &slot,
+                             const TensorSource &source,
                              stem_context *context) {
   const stem_argument &argument = slot.argument;
-  const TensorInfo &info = source.get(argument.key);
+  const TensorInfo &info = source.get(key);
   std::byte *target = static_cast<std::byte *>(memory.data()) + slot.offset;
   checkElements(info, {argument.sizes, static_cast<size_t>(argument.rank)});
   if (!argument.packed) {
@@ -178,7 +179,7 @@ void EngineWeights::loadSlot(Slot &slot, const TensorSource &source,
 void EngineWeights::load(const TensorSource &source, stem_context *context) {
   memory = Arena(bytesOfParameters + bytesOfTables, "the weights");
   for (auto &[key, slot] : slots)
-    loadSlot(slot, source, context);
+    loadSlot(key.first, slot, source, context);
   for (size_t i = 0; i < tables.size(); ++i) {
     const TensorInfo &info = source.get(tables[i].key);
     const int64_t sizes[] = {tables[i].rows, tables[i].columns};
@@ -189,8 +190,9 @@ void EngineWeights::load(const TensorSource &source, stem_context *context) {
   }
 }
 
-stem_tensor EngineWeights::tensor(const stem_argument &argument) const {
-  const Slot &slot = slots.at({argument.key, argument.packed != 0});
+stem_tensor EngineWeights::tensor(const stem_entry &entry,
+                                  const stem_argument &argument) const {
+  const Slot &slot = slots.at(keyOf(entry, argument));
   if (argument.packed)
     return handleTensor(const_cast<stem_packed *>(&slot.packed));
   return denseTensor(static_cast<std::byte *>(memory.data()) + slot.offset,

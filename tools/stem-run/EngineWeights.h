@@ -35,8 +35,9 @@ public:
   /// released as they are done with.
   void load(const TensorSource &source, stem_context *context);
 
-  /// The tensor for a parameter argument of an entry.
-  stem_tensor tensor(const stem_argument &argument) const;
+  /// The tensor for a parameter argument of `entry`.
+  stem_tensor tensor(const stem_entry &entry,
+                     const stem_argument &argument) const;
 
   /// Opens the tables in their order.
   void openTables(stem_context *context, stem_table_store *store) const;
@@ -48,9 +49,16 @@ private:
     stem_packed packed; ///< what a packed argument points to, once loaded
   };
 
-  void loadSlot(Slot &slot, const TensorSource &source, stem_context *context);
+  /// The key in the checkpoint, and whether it is packed.
+  using Key = std::pair<std::string, bool>;
 
-  std::map<std::pair<std::string, bool>, Slot> slots;
+  static Key keyOf(const stem_entry &entry, const stem_argument &argument) {
+    return {entry.texts + argument.key, argument.packed != 0};
+  }
+  void loadSlot(const std::string &key, Slot &slot, const TensorSource &source,
+                stem_context *context);
+
+  std::map<Key, Slot> slots;
   std::vector<stem_table_info> tables;
   std::vector<int64_t> tableOffsets;
   int64_t bytesOfParameters = 0;

@@ -16,13 +16,16 @@
 
 const stem_module *stem_module_query(int32_t abi_version);
 
-static void dump_argument(const stem_argument *argument) {
+static void dump_argument(const stem_argument *argument, const char *texts) {
   printf("  argument '%s' key '%s' kind %d dtype %d packed %d sizes [",
-         argument->name, argument->key, argument->kind, argument->dtype,
-         argument->packed);
+         texts + argument->name, texts + argument->key, argument->kind,
+         argument->dtype, argument->packed);
   for (int i = 0; i < argument->rank; ++i)
     printf("%s%lld", i ? ", " : "", (long long)argument->sizes[i]);
-  printf("]\n");
+  printf("] strides [");
+  for (int i = 0; i < argument->rank && !argument->packed; ++i)
+    printf("%s%lld", i ? ", " : "", (long long)argument->strides[i]);
+  printf("] rows %d ids %lld\n", argument->rows, (long long)argument->id_bound);
 }
 
 int dump_module(void) {
@@ -40,7 +43,7 @@ int dump_module(void) {
            (long long)entry->bytes_per_output,
            (long long)entry->bytes_per_thread);
     for (int64_t j = 0; j < entry->argument_count; ++j)
-      dump_argument(&entry->arguments[j]);
+      dump_argument(&entry->arguments[j], entry->texts);
   }
   for (int64_t i = 0; i < module->table_count; ++i) {
     const stem_table_info *table = &module->tables[i];

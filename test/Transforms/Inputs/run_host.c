@@ -94,13 +94,13 @@ static void *plain(const char *key, int32_t dtype, int64_t count,
 }
 
 /* A K x N matrix, [N, K] in the checkpoint, in panels of 64 columns. */
-static stem_packed *packed(const stem_argument *argument) {
+static stem_packed *packed(const stem_argument *argument, const char *key) {
   int64_t k = argument->sizes[0], n = argument->sizes[1];
   int64_t depth = argument->dtype == STEM_BF16 ? (k + 1) / 2 * 2 : k;
   stem_packed *result = calloc(1, sizeof(stem_packed));
   int64_t bytes = stem_packed_bytes(argument->dtype, k, n);
   void *data = aligned_alloc(64, (size_t)(bytes + 63) / 64 * 64);
-  uint64_t stream = stream_of(argument->key);
+  uint64_t stream = stream_of(key);
   memset(data, 0, (size_t)bytes);
   for (int64_t column = 0; column < n; ++column)
     for (int64_t row = 0; row < k; ++row) {
@@ -119,21 +119,21 @@ static stem_packed *packed(const stem_argument *argument) {
   return result;
 }
 
-static void fill_input(const stem_argument *argument, int64_t number,
-                       void *data, int64_t count) {
-  char name[32];
+static void fill_input(const stem_argument *argument, const char *name,
+                       int64_t number, void *data, int64_t count) {
+  char label[32];
   int64_t length = (count + sequences - 1) / sequences;
-  int isRow = strcmp(argument->name, "output_rows") == 0;
+  int isRow = strcmp(name, "output_rows") == 0;
   int64_t bound = isRow && tokens < ID_BOUND ? tokens : ID_BOUND;
   uint64_t stream;
-  snprintf(name, sizeof(name), "argument %lld", (long long)number);
-  stream = stream_of(name);
+  snprintf(label, sizeof(label), "argument %lld", (long long)number);
+  stream = stream_of(label);
   for (int64_t i = 0; i < count; ++i) {
     if (argument->dtype != STEM_I32)
       store(data, argument->dtype, i, real_at(stream, i));
-    else if (strcmp(argument->name, "positions") == 0)
+    else if (strcmp(name, "positions") == 0)
       ((int32_t *)data)[i] = (int32_t)(i % length);
-    else if (strcmp(argument->name, "sequences") == 0)
+    else if (strcmp(name, "sequences") == 0)
       ((int32_t *)data)[i] = (int32_t)(i / length);
     else
       ((int32_t *)data)[i] = (int32_t)(bits_at(stream, i) % (uint64_t)bound);
@@ -184,8 +184,10 @@ static stem_table_store *make_store(stem_context *context,
 }
 
 static void make_tensor(stem_context *context, const stem_module *module,
-                        const stem_argument *argument, int64_t number,
+                        const stem_entry *entry, int64_t number,
                         stem_tensor *tensor) {
+  const stem_argument *argument = &entry->arguments[number];
+  const char *texts = entry->texts;
   int64_t count = 1;
   tensor->dtype = argument->dtype;
   tensor->rank = argument->rank;
@@ -199,16 +201,16 @@ static void make_tensor(stem_context *context, const stem_module *module,
   } else if (argument->kind == STEM_ARG_STORE) {
     tensor->data = make_store(context, module);
   } else if (argument->packed) {
-    tensor->data = packed(argument);
+    tensor->data = packed(argument, texts + argument->key);
     tensor->dtype = STEM_HANDLE;
     tensor->rank = 0;
   } else if (argument->kind == STEM_ARG_PARAM) {
-    tensor->data = plain(argument->key, argument->dtype, count,
+    tensor->data = plain(texts + argument->key, argument->dtype, count,
                          argument->rank == 2 ? scale_of(tensor->sizes[1]) : 1);
   } else {
     tensor->data = calloc((size_t)count, (size_t)bytes_of(argument->dtype));
     if (argument->kind == STEM_ARG_INPUT)
-      fill_input(argument, number, tensor->data, count);
+      fill_input(argument, texts + argument->name, number, tensor->data, count);
   }
 }
 
@@ -230,7 +232,7 @@ static void run(stem_context *context, const stem_module *module,
   stem_status status;
   memset(arguments, 0, sizeof(arguments));
   for (int64_t i = 0; i < entry->argument_count; ++i)
-    make_tensor(context, module, &entry->arguments[i], i, &arguments[i]);
+    make_tensor(context, module, entry, i, &arguments[i]);
   memset(arena, 0xff, (size_t)bytes); /* NaN, so that nothing reads it unset */
   status =
       entry->function(context, arguments, entry->argument_count, arena, bytes);

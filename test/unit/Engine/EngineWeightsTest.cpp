@@ -15,10 +15,15 @@ namespace {
 
 constexpr int64_t kHuge = int64_t(1) << 62;
 
-stem_argument param(const char *key, std::initializer_list<int64_t> sizes,
-                    bool packed = false, int32_t dtype = STEM_F32) {
+/// Of the arguments of every test.
+std::string texts;
+
+stem_argument param(const std::string &key,
+                    std::initializer_list<int64_t> sizes, bool packed = false,
+                    int32_t dtype = STEM_F32) {
   stem_argument argument = {};
-  argument.name = argument.key = key;
+  argument.name = argument.key = static_cast<int64_t>(texts.size());
+  texts += key + '\0';
   argument.kind = STEM_ARG_PARAM;
   argument.dtype = dtype;
   argument.packed = packed;
@@ -33,6 +38,7 @@ EngineWeights layOut(std::vector<stem_argument> arguments,
   entry.name = "step";
   entry.arguments = arguments.data();
   entry.argument_count = static_cast<int64_t>(arguments.size());
+  entry.texts = texts.c_str();
   const stem_entry *entries[] = {&entry};
   return EngineWeights(entries, tables);
 }

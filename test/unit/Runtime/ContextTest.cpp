@@ -57,8 +57,6 @@ TEST(Context, NullIsHarmless) {
   EXPECT_STREQ(stem_context_message(nullptr), "");
   EXPECT_EQ(stem_context_threads(nullptr), 0);
   EXPECT_EQ(stem_context_isa(nullptr), STEM_ISA_NATIVE);
-  int32_t id = 5;
-  EXPECT_EQ(stem_check_ids(nullptr, &id, 1, 5), STEM_OUT_OF_RANGE);
 }
 
 TEST(Context, NamesTheIsas) {
@@ -68,27 +66,13 @@ TEST(Context, NamesTheIsas) {
   EXPECT_EQ(isaName(STEM_ISA_NATIVE), "native");
 }
 
-TEST(CheckIds, NamesIdPositionAndBound) {
+TEST(Context, TheMessageBecomesAnError) {
   ContextPtr context = createContext(1);
-  int32_t ids[] = {0, 9, 10, -1};
-  EXPECT_EQ(stem_check_ids(context.get(), ids, 2, 10), STEM_OK);
-  EXPECT_EQ(stem_check_ids(context.get(), nullptr, 0, 10), STEM_OK);
-  EXPECT_EQ(stem_check_ids(context.get(), ids, 4, 10), STEM_OUT_OF_RANGE);
-  EXPECT_STREQ(stem_context_message(context.get()),
-               "id 10 at position 2 is out of range: ids lie in [0, 10)");
-  EXPECT_EQ(stem_check_ids(context.get(), ids + 3, 1, 10), STEM_OUT_OF_RANGE);
-  expectContains(stem_context_message(context.get()), "id -1 at position 0");
-  EXPECT_EQ(stem_check_ids(context.get(), nullptr, 1, 10),
-            STEM_INVALID_ARGUMENT);
-  EXPECT_EQ(stem_check_ids(context.get(), ids, -1, 10), STEM_INVALID_ARGUMENT);
-}
-
-TEST(CheckIds, TheMessageBecomesAnError) {
-  ContextPtr context = createContext(1);
-  int32_t id = 3;
-  stem_status status = stem_check_ids(context.get(), &id, 1, 3);
+  stem_table_plan *plan = nullptr;
+  stem_status status =
+      stem_table_make_plan(context.get(), nullptr, nullptr, 0, &plan);
   EXPECT_EQ(errorOf([&] { throwIfFailed(context.get(), status); }),
-            "id 3 at position 0 is out of range: ids lie in [0, 3)");
+            stem_context_message(context.get()));
   EXPECT_EQ(errorOf([&] { throwIfFailed(context.get(), STEM_OK); }), "");
   EXPECT_EQ(errorOf([&] { throwIfFailed(nullptr, STEM_IO_ERROR); }),
             "a runtime call failed with status 4");

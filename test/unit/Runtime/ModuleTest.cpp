@@ -53,7 +53,8 @@ TEST(Module, FindsEntriesAndResolvesTheRuntime) {
   EXPECT_EQ(entry->function(context.get(), &tensor, 1, nullptr, 0),
             STEM_OUT_OF_RANGE);
   EXPECT_STREQ(stem_context_message(context.get()),
-               "id 12 at position 1 is out of range: ids lie in [0, 10)");
+               "check: 'ids' has 12 at position 1, which is out of range: "
+               "expected 0 to 9");
   Module moved = std::move(module);
   EXPECT_NE(moved.find("check"), nullptr);
   Module other(modulePath("Good"), context.get());
@@ -94,9 +95,9 @@ TEST(Module, SaysWhatIsWrong) {
                  "such file or directory");
   expectContains(loadError(modulePath("OtherAbi")),
                  "is of another version of Stem: it does not speak ABI "
-                 "version 1; compile it again");
+                 "version 2; compile it again");
   expectContains(loadError(modulePath("OtherSize")),
-                 "has ABI version 1 and a description of 8 bytes");
+                 "has ABI version 2 and a description of 8 bytes");
   expectContains(loadError(modulePath("OtherIsa"), STEM_ISA_AVX2),
                  "needs avx512bf16 but this context has avx2; compile it for "
                  "this machine");

@@ -17,20 +17,28 @@
 #define SPOKEN_VERSION STEM_ABI_VERSION
 #endif
 
-/* Checks ids through the runtime, so that the test sees the call resolved. */
-static stem_status checkIds(stem_context *context, const stem_tensor *arguments,
-                            int64_t count, void *arena, int64_t arena_bytes) {
-  if (count != 1)
-    return STEM_INVALID_ARGUMENT;
-  return stem_check_ids(context, (const int32_t *)arguments[0].data,
-                        arguments[0].sizes[0], 10);
-}
+static stem_status check(stem_context *context, const stem_tensor *arguments,
+                         int64_t count, void *arena, int64_t arena_bytes);
 
-static const stem_argument arguments[] = {
-    {"ids", "", STEM_ARG_INPUT, STEM_I32, 0, 1, {-1}}};
+static const stem_argument arguments[] = {{.name = 0,
+                                           .key = 3,
+                                           .kind = STEM_ARG_INPUT,
+                                           .dtype = STEM_I32,
+                                           .rank = 1,
+                                           .sizes = {-1},
+                                           .id_bound = 10}};
 
 static const stem_entry entries[] = {
-    {"check", checkIds, arguments, 1, 64, 0, 0, 0, 0}};
+    {"check", check, arguments, 1, "ids\0", 64, 0, 0, 0, 0}};
+
+/* Checks its arguments through the runtime, so that the test sees the call
+   resolved. */
+static stem_status check(stem_context *context, const stem_tensor *arguments,
+                         int64_t count, void *arena, int64_t arena_bytes) {
+  int64_t frame_bytes;
+  return stem_check_entry(context, entries, arguments, count, arena,
+                          arena_bytes, &frame_bytes);
+}
 
 static const stem_table_info tables[] = {
     {"table2", "model.layers.2.mlp.up_table.weight", 10, 4, STEM_F32, 0}};

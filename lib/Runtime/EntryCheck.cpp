@@ -1,0 +1,229 @@
+//===- EntryCheck.cpp - What a compiled entry accepts ---------------------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "ContextImpl.h"
+
+#include <cstdint>
+#include <limits>
+#include <string>
+
+using namespace stem;
+
+namespace {
+
+const char *typeName(int32_t dtype) {
+  switch (dtype) {
+  case STEM_F32:
+    return "f32";
+  case STEM_BF16:
+    return "bf16";
+  case STEM_F16:
+    return "f16";
+  case STEM_I32:
+    return "i32";
+  case STEM_I8:
+    return "i8";
+  case STEM_HANDLE:
+    return "handle";
+  default:
+    return "unknown type";
+  }
+}
+
+/// "f32 [?, 64]"
+std::string describe(int32_t dtype, int32_t rank, const int64_t *sizes) {
+  std::string text = typeName(dtype);
+  text += " [";
+  for (int32_t dim = 0; dim < std::min(rank, STEM_MAX_RANK); ++dim) {
+    text += dim ? ", " : "";
+    text += sizes[dim] < 0 ? "?" : std::to_string(sizes[dim]);
+  }
+  return text + "]";
+}
+
+class EntryCheck {
+public:
+  EntryCheck(stem_context *context, const stem_entry &entry,
+             const stem_tensor *arguments)
+      : context(context), entry(entry), arguments(arguments) {}
+
+  stem_status run(int64_t *outFrameBytes, const void *arena,
+                  int64_t arenaBytes);
+
+private:
+  const char *nameOf(const stem_argument &argument) const {
+    return entry.texts + argument.name;
+  }
+  template <typename... Args>
+  stem_status refuse(const stem_argument &argument,
+                     fmt::format_string<Args...> format, Args &&...args) {
+    return report(context, STEM_INVALID_ARGUMENT, "{}: argument '{}' {}",
+                  entry.name, nameOf(argument),
+                  fmt::format(format, std::forward<Args>(args)...));
+  }
+  stem_status checkHandle(const stem_argument &wanted, const stem_tensor &seen);
+  stem_status checkShape(const stem_argument &wanted, const stem_tensor &seen);
+  stem_status checkStrides(const stem_argument &wanted,
+                           const stem_tensor &seen);
+  stem_status checkRows(const stem_argument &wanted, const stem_tensor &seen);
+  stem_status checkIds(const stem_argument &wanted, const stem_tensor &seen);
+  stem_status checkArgument(const stem_argument &wanted,
+                            const stem_tensor &seen);
+  stem_status checkArena(const void *arena, int64_t arenaBytes,
+                         int64_t frameBytes);
+
+  stem_context *context;
+  const stem_entry &entry;
+  const stem_tensor *arguments;
+  /// By stem_argument_rows; -1: no argument so far.
+  int64_t rows[3] = {-1, -1, -1};
+};
+
+stem_status EntryCheck::checkHandle(const stem_argument &wanted,
+                                    const stem_tensor &seen) {
+  if (seen.dtype != STEM_HANDLE || !seen.data)
+    return refuse(wanted, "is {} at address {}, expected a handle",
+                  typeName(seen.dtype), seen.data);
+  if (!wanted.packed)
+    return STEM_OK;
+  const auto &packed = *static_cast<const stem_packed *>(seen.data);
+  if (packed.dtype == wanted.dtype && packed.rows == wanted.sizes[0] &&
+      packed.columns == wanted.sizes[1] && packed.data)
+    return STEM_OK;
+  return refuse(wanted,
+                "is a packed {} matrix of {} x {} at address {}, expected {} "
+                "of {} x {}",
+                typeName(packed.dtype), packed.rows, packed.columns,
+                packed.data, typeName(wanted.dtype), wanted.sizes[0],
+                wanted.sizes[1]);
+}
+
+stem_status EntryCheck::checkShape(const stem_argument &wanted,
+                                   const stem_tensor &seen) {
+  bool fits = seen.dtype == wanted.dtype && seen.rank == wanted.rank;
+  bool isEmpty = false;
+  for (int32_t dim = 0; fits && dim < wanted.rank; ++dim) {
+    fits = wanted.sizes[dim] < 0 ? seen.sizes[dim] >= 0
+                                 : seen.sizes[dim] == wanted.sizes[dim];
+    isEmpty |= seen.sizes[dim] == 0;
+  }
+  if (!fits)
+    return refuse(wanted, "is {}, expected {}",
+                  describe(seen.dtype, seen.rank, seen.sizes),
+                  describe(wanted.dtype, wanted.rank, wanted.sizes));
+  if (!seen.data && !isEmpty)
+    return refuse(wanted, "has no data");
+  return STEM_OK;
+}
+
+stem_status EntryCheck::checkStrides(const stem_argument &wanted,
+                                     const stem_tensor &seen) {
+  int64_t dense = 1;
+  for (int32_t dim = wanted.rank - 1; dim >= 0; --dim) {
+    int64_t stride = wanted.strides[dim] == 0 ? dense : wanted.strides[dim];
+    if (stride > 0 && seen.strides[dim] != stride)
+      return refuse(wanted, "has stride {} in dimension {}, expected {}",
+                    seen.strides[dim], dim, stride);
+    if (__builtin_mul_overflow(dense, seen.sizes[dim], &dense))
+      return refuse(wanted, "is too large: {}",
+                    describe(seen.dtype, seen.rank, seen.sizes));
+  }
+  return STEM_OK;
+}
+
+/// Both counts fit 31 bits, so that no sum of bytes overflows.
+stem_status EntryCheck::checkRows(const stem_argument &wanted,
+                                  const stem_tensor &seen) {
+  if (wanted.rows == STEM_ROWS_OTHER)
+    return STEM_OK;
+  int64_t count = seen.sizes[0];
+  int64_t &known = rows[wanted.rows];
+  if (known >= 0 && count != known)
+    return refuse(wanted, "has {} rows, but other arguments have {}", count,
+                  known);
+  known = count;
+  if (count > std::numeric_limits<int32_t>::max())
+    return refuse(wanted, "has {} rows; the most is 2147483647", count);
+  if (wanted.rows == STEM_ROWS_TOKENS &&
+      (count == 0 || count % entry.token_tile != 0))
+    return refuse(wanted, "has {} rows, expected a positive multiple of {}",
+                  count, entry.token_tile);
+  return STEM_OK;
+}
+
+stem_status EntryCheck::checkIds(const stem_argument &wanted,
+                                 const stem_tensor &seen) {
+  const auto *ids = static_cast<const int32_t *>(seen.data);
+  if (!wanted.id_bound)
+    return STEM_OK;
+  for (int64_t i = 0; i < seen.sizes[0]; ++i) {
+    int64_t id = ids[i * seen.strides[0]];
+    if (id < 0 || id >= wanted.id_bound)
+      return report(context, STEM_OUT_OF_RANGE,
+                    "{}: '{}' has {} at position {}, which is out of range: "
+                    "expected 0 to {}",
+                    entry.name, nameOf(wanted), id, i, wanted.id_bound - 1);
+  }
+  return STEM_OK;
+}
+
+stem_status EntryCheck::checkArgument(const stem_argument &wanted,
+                                      const stem_tensor &seen) {
+  if (wanted.packed || wanted.dtype == STEM_HANDLE)
+    return checkHandle(wanted, seen);
+  for (auto check : {&EntryCheck::checkShape, &EntryCheck::checkStrides,
+                     &EntryCheck::checkRows, &EntryCheck::checkIds})
+    if (stem_status status = (this->*check)(wanted, seen))
+      return status;
+  return STEM_OK;
+}
+
+stem_status EntryCheck::checkArena(const void *arena, int64_t arenaBytes,
+                                   int64_t frameBytes) {
+  int64_t threads = stem_context_threads(context);
+  int64_t needed = frameBytes + threads * entry.bytes_per_thread;
+  if (arenaBytes < needed)
+    return report(context, STEM_OUT_OF_MEMORY,
+                  "{}: the arena has {} bytes, but this step takes {}",
+                  entry.name, arenaBytes, needed);
+  if (reinterpret_cast<uintptr_t>(arena) % 64 != 0)
+    return report(context, STEM_INVALID_ARGUMENT,
+                  "{}: the arena at {} is not aligned to 64 bytes", entry.name,
+                  arena);
+  return STEM_OK;
+}
+
+stem_status EntryCheck::run(int64_t *outFrameBytes, const void *arena,
+                            int64_t arenaBytes) {
+  for (int64_t i = 0; i < entry.argument_count; ++i)
+    if (stem_status status = checkArgument(entry.arguments[i], arguments[i]))
+      return status;
+  *outFrameBytes =
+      entry.fixed_bytes +
+      std::max<int64_t>(rows[STEM_ROWS_TOKENS], 0) * entry.bytes_per_token +
+      std::max<int64_t>(rows[STEM_ROWS_OUTPUTS], 0) * entry.bytes_per_output;
+  return checkArena(arena, arenaBytes, *outFrameBytes);
+}
+
+} // namespace
+
+stem_status stem_check_entry(stem_context *context, const stem_entry *entry,
+                             const stem_tensor *arguments, int64_t count,
+                             const void *arena, int64_t arena_bytes,
+                             int64_t *out_frame_bytes) {
+  return guarded(context, "stem_check_entry", [&]() -> stem_status {
+    if (!context)
+      return STEM_INVALID_ARGUMENT;
+    if (count != entry->argument_count || (count > 0 && !arguments))
+      return report(context, STEM_INVALID_ARGUMENT,
+                    "{} got {} arguments at address {}, expected {}",
+                    entry->name, count, static_cast<const void *>(arguments),
+                    entry->argument_count);
+    return EntryCheck(context, *entry, arguments)
+        .run(out_frame_bytes, arena, arena_bytes);
+  });
+}

@@ -1,0 +1,170 @@
+//===- EntryCheckTest.cpp - What compiled entries accept ------------------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "TestSupport.h"
+
+#include <functional>
+#include <regex>
+
+using namespace stem;
+using namespace stem::test;
+
+namespace {
+
+constexpr int64_t kTokens = 128, kOutputs = 3, kWidth = 4, kThreads = 2;
+
+/// An entry with an argument of every kind, and arguments that fit it.
+struct Step {
+  Step() {
+    entry.name = "prefill";
+    entry.arguments = described;
+    entry.argument_count = std::size(described);
+    entry.texts = "ids\0\0x\0w\0l.w\0b\0l.b\0p\0y\0cache";
+    entry.token_tile = 64;
+    entry.fixed_bytes = 256;
+    entry.bytes_per_token = 16;
+    entry.bytes_per_output = 8;
+    entry.bytes_per_thread = 64;
+  }
+
+  std::string message() {
+    int64_t frame = -1;
+    status = stem_check_entry(context.get(), &entry, arguments.data(),
+                              static_cast<int64_t>(arguments.size()), arena,
+                              arenaBytes, &frame);
+    frameBytes = frame;
+    return status ? stem_context_message(context.get()) : "";
+  }
+
+  enum { Ids, X, Weight, Bias, Page, Y, Cache };
+  static constexpr stem_argument described[] = {
+      {0, 4, STEM_ARG_INPUT, STEM_I32, 0, 1, {-1}, {}, 10, 1, 0},
+      {5, 4, STEM_ARG_INPUT, STEM_F32, 0, 2, {-1, kWidth}, {}, 0, 1, 0},
+      {7, 9, STEM_ARG_PARAM, STEM_BF16, 1, 2, {8, 6}, {}, 0, 0, 0},
+      {13, 15, STEM_ARG_PARAM, STEM_F32, 0, 1, {kWidth}, {}, 0, 0, 0},
+      {19, 4, STEM_ARG_INPUT, STEM_I8, 0, 2, {-1, 2}, {-1, 1}, 0, 0, 0},
+      {21, 4, STEM_ARG_OUTPUT, STEM_F32, 0, 2, {-1, kWidth}, {}, 0, 2, 0},
+      {23, 4, STEM_ARG_CACHE, STEM_HANDLE, 0, 0, {}, {}, 0, 0, 0}};
+
+  ContextPtr context = createContext(kThreads);
+  stem_entry entry = {};
+  std::vector<int32_t> ids = std::vector<int32_t>(kTokens, 3);
+  std::vector<float> floats = std::vector<float>(kTokens * kWidth);
+  stem_packed packed = {floats.data(), STEM_BF16, 0, 8, 6};
+  std::vector<stem_tensor> arguments = {
+      {ids.data(), STEM_I32, 1, {kTokens}, {1}},
+      {floats.data(), STEM_F32, 2, {kTokens, kWidth}, {kWidth, 1}},
+      {&packed, STEM_HANDLE, 0, {}, {}},
+      {floats.data(), STEM_F32, 1, {kWidth}, {1}},
+      {floats.data(), STEM_I8, 2, {5, 2}, {9, 1}},
+      {floats.data(), STEM_F32, 2, {kOutputs, kWidth}, {kWidth, 1}},
+      {&packed, STEM_HANDLE, 0, {}, {}}};
+  alignas(64) std::byte memory[128];
+  std::byte *arena = memory;
+  int64_t arenaBytes = 256 + kTokens * 16 + kOutputs * 8 + kThreads * 64;
+  int64_t frameBytes = -1;
+  stem_status status = STEM_OK;
+};
+
+TEST(EntryCheck, AcceptsWhatTheEntryDescribes) {
+  Step step;
+  EXPECT_EQ(step.message(), "");
+  EXPECT_EQ(step.frameBytes, 256 + kTokens * 16 + kOutputs * 8);
+  step.arguments[Step::Y].sizes[0] = 0;
+  step.arguments[Step::Y].data = nullptr;
+  EXPECT_EQ(step.message(), "") << "no outputs need no memory";
+}
+
+struct Fault {
+  std::function<void(Step &)> make;
+  stem_status status;
+  std::string message;
+};
+
+void PrintTo(const Fault &fault, std::ostream *stream) {
+  *stream << fault.message;
+}
+
+class EntryCheckFault : public testing::TestWithParam<Fault> {};
+
+TEST_P(EntryCheckFault, IsNamed) {
+  Step step;
+  GetParam().make(step);
+  std::string message = std::regex_replace(
+      step.message(), std::regex("0x[0-9a-f]{4,}"), "ADDRESS");
+  EXPECT_EQ(message, GetParam().message);
+  EXPECT_EQ(step.status, GetParam().status);
+}
+
+Fault invalid(std::function<void(Step &)> make, std::string message) {
+  return {std::move(make), STEM_INVALID_ARGUMENT, std::move(message)};
+}
+
+const Fault faults[] = {
+    invalid([](Step &s) { s.arguments[Step::X].dtype = STEM_BF16; },
+            "prefill: argument 'x' is bf16 [128, 4], expected f32 [?, 4]"),
+    invalid([](Step &s) { s.arguments[Step::X].sizes[1] = 5; },
+            "prefill: argument 'x' is f32 [128, 5], expected f32 [?, 4]"),
+    invalid([](Step &s) { s.arguments[Step::X].sizes[0] = -1; },
+            "prefill: argument 'x' is f32 [?, 4], expected f32 [?, 4]"),
+    invalid([](Step &s) { s.arguments[Step::Y].rank = 1; },
+            "prefill: argument 'y' is f32 [3], expected f32 [?, 4]"),
+    invalid([](Step &s) { s.arguments[Step::Y].rank = 1000; },
+            "prefill: argument 'y' is f32 [3, 4, 0, 0], expected f32 [?, 4]"),
+    invalid([](Step &s) { s.arguments[Step::X].data = nullptr; },
+            "prefill: argument 'x' has no data"),
+    invalid([](Step &s) { s.arguments[Step::X].strides[0] = 8; },
+            "prefill: argument 'x' has stride 8 in dimension 0, expected 4"),
+    invalid([](Step &s) { s.arguments[Step::Page].strides[1] = 2; },
+            "prefill: argument 'p' has stride 2 in dimension 1, expected 1"),
+    invalid([](Step &s) { s.arguments[Step::Page].sizes[0] = INT64_MAX; },
+            "prefill: argument 'p' is too large: i8 [9223372036854775807, 2]"),
+    invalid([](Step &s) { s.arguments[Step::X].sizes[0] = 64; },
+            "prefill: argument 'x' has 64 rows, but other arguments have 128"),
+    invalid([](Step &s) { s.arguments[Step::Ids].sizes[0] = 0; },
+            "prefill: argument 'ids' has 0 rows, expected a positive multiple "
+            "of 64"),
+    invalid([](Step &s) { s.arguments[Step::Ids].sizes[0] = 65; },
+            "prefill: argument 'ids' has 65 rows, expected a positive "
+            "multiple of 64"),
+    invalid([](Step &s) { s.arguments[Step::Y].sizes[0] = int64_t(1) << 31; },
+            "prefill: argument 'y' has 2147483648 rows; the most is "
+            "2147483647"),
+    invalid([](Step &s) { s.packed.columns = 7; },
+            "prefill: argument 'w' is a packed bf16 matrix of 8 x 7 at "
+            "address ADDRESS, expected bf16 of 8 x 6"),
+    invalid([](Step &s) { s.arguments[Step::Cache].data = nullptr; },
+            "prefill: argument 'cache' is handle at address 0x0, expected a "
+            "handle"),
+    invalid([](Step &s) { s.arguments[Step::Cache].dtype = 77; },
+            "prefill: argument 'cache' is unknown type at address ADDRESS, "
+            "expected a handle"),
+    invalid([](Step &s) { s.arguments.pop_back(); },
+            "prefill got 6 arguments at address ADDRESS, expected 7"),
+    invalid([](Step &s) { s.arena += 8; },
+            "prefill: the arena at ADDRESS is not aligned to 64 bytes"),
+    {[](Step &s) { --s.arenaBytes; }, STEM_OUT_OF_MEMORY,
+     "prefill: the arena has 2455 bytes, but this step takes 2456"},
+    {[](Step &s) { s.ids[7] = 10; }, STEM_OUT_OF_RANGE,
+     "prefill: 'ids' has 10 at position 7, which is out of range: expected 0 "
+     "to 9"},
+    {[](Step &s) { s.ids[127] = -1; }, STEM_OUT_OF_RANGE,
+     "prefill: 'ids' has -1 at position 127, which is out of range: expected "
+     "0 to 9"},
+};
+
+INSTANTIATE_TEST_SUITE_P(All, EntryCheckFault, testing::ValuesIn(faults));
+
+TEST(EntryCheck, NeedsAContext) {
+  Step step;
+  int64_t frame;
+  EXPECT_EQ(stem_check_entry(nullptr, &step.entry, step.arguments.data(), 7,
+                             nullptr, 0, &frame),
+            STEM_INVALID_ARGUMENT);
+}
+
+} // namespace
