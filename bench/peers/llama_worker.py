@@ -17,11 +17,20 @@ import time
 import numpy
 from llama_cpp import llama_cpp as api
 
+LOG_WARNING, LOG_ERROR = 3, 4  # ggml.h
+
+
+@api.llama_log_callback
+def show_warnings(level, text, _):
+    if level in (LOG_WARNING, LOG_ERROR):
+        print(text.decode(), end="", file=sys.stderr)
+
 
 class Session:
     """One model and its context, at the level of llama.cpp's own functions."""
 
     def __init__(self, path, positions, threads, f32_cache=False):
+        api.llama_log_set(show_warnings, None)
         api.llama_backend_init()
         options = api.llama_model_default_params()
         self.model = api.llama_model_load_from_file(path.encode(), options)
