@@ -28,8 +28,9 @@ Without stage names, runs all of them:
   asan      lib/Model and lib/Runtime with the address and undefined-behaviour
             sanitizers: build, unit tests, the fuzzers' seeds
   fuzz      each fuzzer for 10 seconds
-  peers     only with --peers: compares with PyTorch and transformers in a
-            virtual environment of about 6 GB (bench/peers/run.sh --help)
+  peers     only with --peers: compares with PyTorch, transformers and
+            llama.cpp in a virtual environment of about 6 GB
+            (bench/peers/run.sh --help)
 
   --quick   leaves out tidy, asan and fuzz
   --jobs=N  runs N processes at a time (default: one per core)
