@@ -81,7 +81,7 @@ if [ ! -f "$mark" ]; then
   touch "$mark"
 fi
 
-# What -march=native and its OpenMP give; the models' programs are left out.
+# For this processor and with OpenMP; the part for images is left out.
 install_llama() {
   local mark=$venv/stem-llama-complete
   local log=$STEM_PEERS_RESULTS/llama-build.log
