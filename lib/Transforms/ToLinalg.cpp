@@ -9,6 +9,7 @@
 #include "TilingUtils.h"
 
 #include "stem/Dialect/Stem/StemDialect.h"
+#include "stem/Transforms/OptionChecks.h"
 #include "stem/Transforms/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -30,7 +31,10 @@ using namespace stem;
 
 int64_t stem::chooseBlock(int64_t columns, int64_t limit) {
   constexpr int64_t panel = PackedType::kPanelColumns;
-  for (int64_t block = limit / panel * panel; block >= panel; block -= panel)
+  // Beyond any matrix that fits into memory; keeps the search short.
+  constexpr int64_t largest = int64_t{1} << 30;
+  int64_t first = std::min({limit, columns, largest}) / panel * panel;
+  for (int64_t block = first; block >= panel; block -= panel)
     if (columns % block == 0)
       return block;
   return columns;
@@ -104,6 +108,13 @@ void protectInputs(func::FuncOp function) {
 
 struct ToLinalgPass : public stem::impl::StemToLinalgPassBase<ToLinalgPass> {
   using Base::Base;
+
+  LogicalResult initialize(MLIRContext *context) override {
+    OptionRange panels{.least = PackedType::kPanelColumns,
+                       .multiple = PackedType::kPanelColumns};
+    return success(succeeded(checkOption(context, ffnBlock, panels)) &&
+                   succeeded(checkOption(context, vocabularyBlock, panels)));
+  }
 
   void runOnOperation() override {
     bool areLowerable = true;

@@ -7,6 +7,7 @@
 
 #include "InlineWeights.h"
 
+#include "stem/Transforms/OptionChecks.h"
 #include "stem/Transforms/Passes.h"
 #include "stem/Transforms/Phases.h"
 
@@ -82,6 +83,10 @@ LogicalResult verifyRanks(ModuleOp module) {
 struct VerifyImportPass
     : public stem::impl::StemVerifyImportPassBase<VerifyImportPass> {
   using Base::Base;
+
+  LogicalResult initialize(MLIRContext *context) override {
+    return checkOption(context, minElements, {.least = 1});
+  }
 
   void runOnOperation() override {
     markAllAnalysesPreserved();

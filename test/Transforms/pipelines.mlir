@@ -26,6 +26,8 @@
 
 // Options reach their passes.
 // RUN: stem-opt %t.schedule.mlir --stem-structured-pipeline=stem-ffn-block=64 | FileCheck %s --check-prefix=BLOCK
+// A limit beyond any matrix is the whole matrix, found at once.
+// RUN: stem-opt %t.schedule.mlir --stem-structured-pipeline=stem-ffn-block=1000000000000 | FileCheck %s --check-prefix=STRUCTURED
 // RUN: stem-opt %s --stem-host-pipeline=stem-isa=1 | FileCheck %s --check-prefix=ISA
 
 // GRAPH: stem.gated_ffn

@@ -138,10 +138,11 @@ def StemToLinalgPass : Pass<"stem-to-linalg", "::mlir::func::FuncOp"> {
   }];
   let options = [
     Option<"ffnBlock", "stem-ffn-block", "int64_t", /*default=*/"::stem::kDefaultFFNBlock",
-           "Largest number of d_ff columns of one block.">,
+           "Largest number of d_ff columns of one block; a multiple of 64.">,
     Option<"vocabularyBlock", "stem-vocabulary-block", "int64_t",
            /*default=*/"1024",
-           "Largest number of vocabulary columns of one block of a loss.">
+           "Largest number of vocabulary columns of one block of a loss; a "
+           "multiple of 64.">
   ];
   let dependentDialects =
       structuredDialects # ["::mlir::bufferization::BufferizationDialect"];
