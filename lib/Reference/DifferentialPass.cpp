@@ -247,6 +247,18 @@ struct DifferentialPass
     : public stem::impl::StemDifferentialPassBase<DifferentialPass> {
   using StemDifferentialPassBase::StemDifferentialPassBase;
 
+  LogicalResult initialize(MLIRContext *context) override {
+    if (!(tolerance >= 0.0))
+      return emitError(UnknownLoc::get(context))
+             << "stem-tolerance is " << tolerance.getValue()
+             << "; wanted a number of at least 0";
+    return checkOptions(context, inputOptions(), maxSteps);
+  }
+
+  InputOptions inputOptions() const {
+    return {seed, tokens, sequences, past, idBound};
+  }
+
   LogicalResult parse(OpPassManager &passes, raw_ostream &errors) const {
     StringRef text = StringRef(pipeline).trim();
     if (text.consume_front("builtin.module(") && !text.consume_back(")")) {
@@ -289,8 +301,7 @@ struct DifferentialPass
     InterpreterOptions limits;
     limits.seed = seed;
     limits.maxSteps = maxSteps;
-    Comparison comparison(limits, {seed, tokens, sequences, past, idBound},
-                          tolerance);
+    Comparison comparison(limits, inputOptions(), tolerance);
     if (failed(addSubjects(module, comparison)))
       return failure();
     if (comparison.isEmpty())

@@ -8,6 +8,7 @@
 #include "stem/Reference/Inputs.h"
 
 #include "stem/Dialect/Stem/StemDialect.h"
+#include "stem/Transforms/OptionChecks.h"
 
 #include "llvm/Support/MathExtras.h"
 
@@ -198,14 +199,49 @@ FlatSymbolRefAttr stem::getBoundSymbol(func::FuncOp function,
                                                       StemDialect::kTableAttr);
 }
 
+// Positions and ids are i32.
+LogicalResult stem::checkOptions(MLIRContext *context,
+                                 const InputOptions &options,
+                                 int64_t maxSteps) {
+  constexpr int64_t most = std::numeric_limits<int32_t>::max();
+  const std::tuple<StringRef, int64_t, OptionRange> numbers[] = {
+      {"stem-tokens", options.tokens, {.least = kDefaultTokens, .most = most}},
+      {"stem-sequences", options.sequences, {.least = 1, .most = most}},
+      {"stem-past", options.past, {.least = 0, .most = most}},
+      {"stem-id-bound", options.idBound, {.least = 1, .most = most}},
+      {"stem-max-steps", maxSteps, {.least = 1}}};
+  for (auto [name, value, range] : numbers)
+    if (failed(checkOption(context, name, value, range)))
+      return failure();
+  return success();
+}
+
+/// The tokens that a function gets: compiled code works on whole tiles, so
+/// that on others two phases do not mean the same.
+static FailureOr<int64_t> chooseTokens(func::FuncOp function,
+                                       const InputOptions &options) {
+  constexpr int64_t usual = 8;
+  auto attribute = function->getAttrOfType<IntegerAttr>(StemDialect::kTileAttr);
+  int64_t tile = attribute ? std::max<int64_t>(attribute.getInt(), 1) : 1;
+  if (options.tokens == kDefaultTokens)
+    return llvm::divideCeil(usual, tile) * tile;
+  if (options.tokens % tile != 0)
+    return emitError(function.getLoc())
+           << "stem-tokens is " << options.tokens << ", but '"
+           << function.getName() << "' has '" << StemDialect::kTileAttr
+           << "' = " << tile << "; wanted a multiple of that";
+  return options.tokens;
+}
+
 FailureOr<SmallVector<ReferenceValue>>
 stem::makeInputs(func::FuncOp function, const Interpreter &interpreter,
-                 const InputOptions &options,
+                 const InputOptions &requested,
                  const SmallVector<ReferenceValue> *given) {
-  if (options.tokens < 0 || options.sequences < 1 || options.past < 0)
-    return emitError(function.getLoc(),
-                     "stem-tokens and stem-past must not be negative, "
-                     "and stem-sequences must be positive");
+  FailureOr<int64_t> tokens = chooseTokens(function, requested);
+  if (failed(tokens))
+    return failure();
+  InputOptions options = requested;
+  options.tokens = *tokens;
   SmallVector<ReferenceValue> inputs;
   size_t taken = 0;
   for (unsigned i = 0; i < function.getNumArguments(); ++i) {

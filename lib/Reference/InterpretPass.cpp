@@ -78,14 +78,21 @@ namespace {
 struct InterpretPass : public stem::impl::StemInterpretPassBase<InterpretPass> {
   using StemInterpretPassBase::StemInterpretPassBase;
 
+  LogicalResult initialize(MLIRContext *context) override {
+    return checkOptions(context, inputOptions(), maxSteps);
+  }
+
+  InputOptions inputOptions() const {
+    return {seed, tokens, sequences, past, idBound};
+  }
+
   LogicalResult interpret(func::FuncOp target) {
     InterpreterOptions limits;
     limits.seed = seed;
     limits.maxSteps = maxSteps;
     Interpreter interpreter(getOperation(), limits);
     interpreter.getCache().seedPast(seed, past);
-    InputOptions inputOptions{seed, tokens, sequences, past, idBound};
-    auto inputs = makeInputs(target, interpreter, inputOptions);
+    auto inputs = makeInputs(target, interpreter, inputOptions());
     if (failed(inputs))
       return failure();
     auto results = interpreter.run(target, *inputs);

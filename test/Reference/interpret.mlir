@@ -5,14 +5,10 @@
 // RUN: stem-opt %s --stem-interpret='stem-tokens=4' -o /dev/null | FileCheck %s --check-prefix=ALL
 // RUN: not stem-opt %s --stem-interpret='stem-function=missing' 2>&1 | FileCheck %s --check-prefix=MISSING
 // RUN: not stem-opt %s --stem-interpret='stem-print=some' 2>&1 | FileCheck %s --check-prefix=PRINT
-// RUN: not stem-opt %s --stem-interpret='stem-sequences=0' 2>&1 | FileCheck %s --check-prefix=SEQUENCES
-// RUN: not stem-opt %s --stem-interpret='stem-id-bound=0' 2>&1 | FileCheck %s --check-prefix=BOUND
 // RUN: not stem-opt %s --stem-interpret='stem-max-steps=3' 2>&1 | FileCheck %s --check-prefix=STEPS
 
 // MISSING: error: there is no function 'missing' to interpret
 // PRINT: error: stem-print must be summary or full, got 'some'
-// SEQUENCES: error: stem-tokens and stem-past must not be negative, and stem-sequences must be positive
-// BOUND: error: argument 0 has no valid id: the bound is 0
 // STEPS: error: the interpreter stops after 3 steps; use a smaller program or raise stem-max-steps
 
 stem.param @w = "key" : tensor<2x3xf32>

@@ -2,6 +2,14 @@
 // RUN: stem-opt %s --stem-differential='stem-function=prefill stem-tokens=64 stem-past=100 stem-pipeline=stem-graph-pipeline,stem-schedule-pipeline,stem-structured-pipeline' -o /dev/null 2>&1 | FileCheck %s
 // RUN: stem-opt %s --stem-differential='stem-function=decode stem-tokens=3 stem-sequences=3 stem-past=70 stem-pipeline=stem-graph-pipeline,stem-schedule-pipeline,stem-structured-pipeline' -o /dev/null 2>&1 | FileCheck %s
 
+// Tokens are whole tiles: eight are rounded up, and a count is not.
+// RUN: stem-opt %s --stem-differential='stem-function=prefill stem-pipeline=stem-graph-pipeline,stem-schedule-pipeline,stem-structured-pipeline' -o /dev/null 2>&1 | FileCheck %s
+// RUN: stem-opt %s --stem-interpret=stem-function=prefill -o /dev/null | FileCheck %s --check-prefix=ROUNDED
+// ROUNDED: result 0 [64x64]
+// RUN: not stem-opt %s --stem-interpret='stem-function=prefill stem-tokens=8' 2>&1 | FileCheck %s --check-prefix=TILE
+// RUN: not stem-opt %s --stem-differential='stem-function=prefill stem-tokens=8 stem-pipeline=cse' 2>&1 | FileCheck %s --check-prefix=TILE
+// TILE: error: stem-tokens is 8, but 'prefill' has 'stem.tile' = 64; wanted a multiple of that
+
 // Two layers with a cache and a table, from the graph phase to linalg: no pass
 // changes a number, and the interpreter knows everything on the way.
 

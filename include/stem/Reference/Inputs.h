@@ -12,10 +12,13 @@
 
 namespace stem {
 
+inline constexpr int64_t kDefaultTokens = -1;
+
 struct InputOptions {
   uint64_t seed = 0;
-  /// Size of every dynamic dimension.
-  int64_t tokens = 8;
+  /// Size of every dynamic dimension; `kDefaultTokens` is eight, rounded up to
+  /// the function's tile.
+  int64_t tokens = kDefaultTokens;
   /// The tokens are cut into this many sequences of consecutive positions.
   int64_t sequences = 1;
   /// Position of the first token of each sequence.
@@ -23,6 +26,10 @@ struct InputOptions {
   /// Ids lie in [0, idBound) where neither an attribute nor a use says more.
   int64_t idBound = 16;
 };
+
+/// Reports an option of an interpreting pass that is outside of its range.
+mlir::LogicalResult checkOptions(mlir::MLIRContext *context,
+                                 const InputOptions &options, int64_t maxSteps);
 
 /// The parameter or table that an argument holds, by its attribute
 /// `stem.param = @symbol` or `stem.table = @symbol`; null where it has none.

@@ -17,6 +17,7 @@
 #define STEM_REFERENCE_INTERPRETER_H
 
 #include "stem/Reference/ReferenceValue.h"
+#include "stem/Transforms/Defaults.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -30,7 +31,7 @@ struct InterpreterOptions {
   /// Seeds the parameters that were not given a value.
   uint64_t seed = 0;
   /// Executed ops and multiply-adds before the interpreter gives up.
-  int64_t maxSteps = int64_t{1} << 32;
+  int64_t maxSteps = kDefaultMaxSteps;
   /// Elements of the largest tensor it makes.
   int64_t maxElements = int64_t{1} << 27;
 };

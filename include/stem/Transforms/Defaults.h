@@ -23,6 +23,9 @@ inline constexpr int64_t kDefaultFFNBlock = 8192;
 /// Float constants with fewer elements stay in the IR.
 inline constexpr int64_t kDefaultMinElements = 16;
 
+/// Steps of the interpreter: some ten seconds of the slowest ones.
+inline constexpr int64_t kDefaultMaxSteps = int64_t{1} << 28;
+
 } // namespace stem
 
 #endif // STEM_TRANSFORMS_DEFAULTS_H

@@ -10,8 +10,9 @@ defvar referenceOptions = [
          "The function to run; without it every public function.">,
   Option<"seed", "stem-seed", "uint64_t", /*default=*/"0",
          "Seeds the arguments and the parameters.">,
-  Option<"tokens", "stem-tokens", "int64_t", /*default=*/"8",
-         "Size of every dynamic dimension of an argument.">,
+  Option<"tokens", "stem-tokens", "int64_t", /*default=*/"-1",
+         "Size of every dynamic dimension of an argument, a multiple of the "
+         "function's `stem.tile`; -1 is 8, rounded up to that.">,
   Option<"sequences", "stem-sequences", "int64_t", /*default=*/"1",
          "Cut the tokens into this many sequences of consecutive positions.">,
   Option<"past", "stem-past", "int64_t", /*default=*/"0",
@@ -19,8 +20,9 @@ defvar referenceOptions = [
   Option<"idBound", "stem-id-bound", "int64_t", /*default=*/"16",
          "Ids lie below this where neither `stem.id_bound` nor a use of the "
          "argument says less.">,
-  Option<"maxSteps", "stem-max-steps", "int64_t", /*default=*/"4294967296",
-         "Executed ops and multiply-adds before the interpreter gives up.">
+  Option<"maxSteps", "stem-max-steps", "int64_t", /*default=*/"::stem::kDefaultMaxSteps",
+         "Executed ops and multiply-adds before the interpreter gives up; the "
+         "default is some ten seconds of ops.">
 ];
 
 def StemInterpretPass : Pass<"stem-interpret", "::mlir::ModuleOp"> {
@@ -90,8 +92,11 @@ def StemPrintCostPass : Pass<"stem-print-cost", "::mlir::ModuleOp"> {
     that the body uses is read and written, and each element that the body
     picks from a tensor itself is one more. An op in a loop counts once for each
     round; its parameters count once. NOTE: a loop whose bounds depend on more
-    than sizes (the pages of attention) counts as one round, and what
-    `stem-vectorize` makes of linalg ops has no line.
+    than sizes counts as one round: in the structured phase that is the loop over
+    the pages of attention, whose `stem.packed_matmul` lines are the cost of one
+    page; `stem.attention` and `stem.attend` count half of the tokens. What
+    `stem-vectorize` makes of linalg ops has no line. An op whose cost is beyond
+    64 bits is an error.
   }];
   let options = [
     Option<"tokens", "stem-tokens", "int64_t", /*default=*/"1",
