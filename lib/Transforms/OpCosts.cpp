@@ -7,6 +7,8 @@
 
 #include "OpCosts.h"
 
+#include "stem/Dialect/Stem/Count.h"
+
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -32,24 +34,24 @@ static bool isFloatArithmetic(Operation &op) {
 /// The body once for each point of the iteration space; operands are read
 /// once, except those from which the body picks elements itself.
 static OpCost linalgCost(linalg::LinalgOp op, int64_t tokens) {
-  int64_t points = 1;
+  Count points = 1;
   for (int64_t size : op.getStaticLoopRanges())
     points *= ShapedType::isDynamic(size) ? tokens : size;
-  OpCost cost;
+  Count flops, bytes;
   for (Operation &inner : *op.getBlock()) {
     if (isFloatArithmetic(inner))
-      cost.flops += points;
+      flops += points;
     if (isa<tensor::ExtractOp, memref::LoadOp>(inner))
-      cost.bytes +=
+      bytes +=
           points * llvm::divideCeil(
                        inner.getResult(0).getType().getIntOrFloatBitWidth(), 8);
   }
   for (OpOperand *input : op.getDpsInputOperands())
-    cost.bytes += countBytes(input->get().getType(), tokens);
+    bytes += countBytes(input->get().getType(), tokens);
   for (OpOperand &init : op.getDpsInitsMutable())
-    cost.bytes += countBytes(init.get().getType(), tokens) *
-                  (op.payloadUsesValueFromOperand(&init) ? 2 : 1);
-  return cost;
+    bytes += Count(countBytes(init.get().getType(), tokens)) *
+             (op.payloadUsesValueFromOperand(&init) ? 2 : 1);
+  return {flops.get(), bytes.get(), 0};
 }
 
 std::optional<OpCost> stem::getOpCost(Operation *op, int64_t tokens) {
@@ -69,7 +71,8 @@ evaluateDim(Value source, std::optional<int64_t> index, int64_t tokens) {
   return ShapedType::isDynamic(size) ? tokens : size;
 }
 
-std::optional<int64_t> stem::evaluateIndex(OpFoldResult value, int64_t tokens) {
+std::optional<int64_t> stem::evaluateIndex(OpFoldResult value, int64_t tokens,
+                                           int depth) {
   if (std::optional<int64_t> constant = getConstantIntValue(value))
     return constant;
   Operation *op = cast<Value>(value).getDefiningOp();
@@ -77,19 +80,23 @@ std::optional<int64_t> stem::evaluateIndex(OpFoldResult value, int64_t tokens) {
     return evaluateDim(dim.getSource(), dim.getConstantIndex(), tokens);
   if (auto dim = dyn_cast_or_null<memref::DimOp>(op))
     return evaluateDim(dim.getSource(), dim.getConstantIndex(), tokens);
-  if (!op || op->getNumOperands() != 2 ||
+  if (!op || depth == 0 || op->getNumOperands() != 2 ||
       !isa<arith::ArithDialect>(op->getDialect()))
     return std::nullopt;
-  auto a = evaluateIndex(op->getOperand(0), tokens);
-  auto b = evaluateIndex(op->getOperand(1), tokens);
+  auto a = evaluateIndex(op->getOperand(0), tokens, depth - 1);
+  auto b = evaluateIndex(op->getOperand(1), tokens, depth - 1);
   if (!a || !b)
     return std::nullopt;
+  int64_t result;
   if (isa<arith::AddIOp>(op))
-    return *a + *b;
+    return llvm::AddOverflow(*a, *b, result) ? std::nullopt
+                                             : std::optional(result);
   if (isa<arith::SubIOp>(op))
-    return *a - *b;
+    return llvm::SubOverflow(*a, *b, result) ? std::nullopt
+                                             : std::optional(result);
   if (isa<arith::MulIOp>(op))
-    return *a * *b;
+    return llvm::MulOverflow(*a, *b, result) ? std::nullopt
+                                             : std::optional(result);
   if (isa<arith::MinSIOp, arith::MinUIOp>(op))
     return std::min(*a, *b);
   if (isa<arith::MaxSIOp, arith::MaxUIOp>(op))
@@ -104,7 +111,7 @@ std::optional<int64_t> stem::evaluateIndex(OpFoldResult value, int64_t tokens) {
 }
 
 int64_t stem::countRounds(Operation *op, int64_t tokens) {
-  int64_t rounds = 1;
+  Count rounds = 1;
   for (auto loop = op->getParentOfType<LoopLikeOpInterface>(); loop;
        loop = loop->getParentOfType<LoopLikeOpInterface>()) {
     auto lower = loop.getLoopLowerBounds(), upper = loop.getLoopUpperBounds(),
@@ -115,10 +122,13 @@ int64_t stem::countRounds(Operation *op, int64_t tokens) {
       auto first = evaluateIndex(from, tokens);
       auto last = evaluateIndex(to, tokens);
       auto width = evaluateIndex(step, tokens);
-      if (first && last && width && *width > 0)
-        rounds *=
-            llvm::divideCeil(std::max<int64_t>(*last - *first, 0), *width);
+      int64_t length;
+      if (!first || !last || !width || *width <= 0)
+        continue;
+      if (llvm::SubOverflow(*last, *first, length))
+        length = Count::kTooMany;
+      rounds *= llvm::divideCeil(std::max<int64_t>(length, 0), *width);
     }
   }
-  return rounds;
+  return rounds.get();
 }

@@ -21,8 +21,10 @@ std::optional<OpCost> getOpCost(mlir::Operation *op, int64_t tokens);
 /// as `tokens`; a loop whose rounds depend on more than sizes counts once.
 int64_t countRounds(mlir::Operation *op, int64_t tokens);
 
-/// The value of an index that depends on sizes alone.
-std::optional<int64_t> evaluateIndex(mlir::OpFoldResult value, int64_t tokens);
+/// The value of an index that depends on sizes alone, by at most `depth` ops
+/// one after another.
+std::optional<int64_t> evaluateIndex(mlir::OpFoldResult value, int64_t tokens,
+                                     int depth = 12);
 
 } // namespace stem
 

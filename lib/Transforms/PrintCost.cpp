@@ -7,11 +7,15 @@
 
 #include "OpCosts.h"
 
+#include "stem/Dialect/Stem/Count.h"
+#include "stem/Transforms/OptionChecks.h"
 #include "stem/Transforms/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/JSON.h"
+
+#include <cmath>
 
 namespace stem {
 #define GEN_PASS_DEF_STEMPRINTCOSTPASS
@@ -45,38 +49,52 @@ struct FunctionCost {
   }
 };
 
-/// Costs of functions; a call costs what its callee does.
+/// Costs of functions; a call costs what its callee does. A cost that does not
+/// fit into 64 bits is an error.
 class CostTable {
 public:
   CostTable(int64_t tokens, double gflops, double bandwidth)
       : tokens(tokens), flopRate(gflops * 1e9), byteRate(bandwidth * 1e9) {}
 
   const FunctionCost &costOf(func::FuncOp function);
+  bool isExact() const { return allExact; }
 
 private:
-  /// `cost` and `seconds` are those of one of `rounds` executions.
-  void addLine(FunctionCost &sum, StringRef name, OpCost cost, int64_t rounds,
-               double seconds);
+  /// `cost` and `seconds` are those of one of `rounds` executions of `op`.
+  void addLine(FunctionCost &sum, Operation *op, StringRef name, OpCost cost,
+               int64_t rounds, double seconds);
   void addCall(FunctionCost &sum, Operation *call, FlatSymbolRefAttr symbol,
                int64_t rounds);
 
   int64_t tokens;
   double flopRate, byteRate;
+  bool allExact = true;
   std::map<std::string, FunctionCost> functions;
 };
 
 } // namespace
 
-void CostTable::addLine(FunctionCost &sum, StringRef name, OpCost cost,
-                        int64_t rounds, double seconds) {
+void CostTable::addLine(FunctionCost &sum, Operation *op, StringRef name,
+                        OpCost cost, int64_t rounds, double seconds) {
   // The rounds share their weights.
-  cost = {cost.flops * rounds, cost.bytes * rounds, cost.parameters};
+  Count flops = Count(cost.flops) * rounds, bytes = Count(cost.bytes) * rounds;
+  cost = {flops.get(), bytes.get(), cost.parameters};
+  for (auto [total, part] : {std::pair(&sum.total.flops, cost.flops),
+                             std::pair(&sum.total.bytes, cost.bytes),
+                             std::pair(&sum.total.parameters, cost.parameters)})
+    *total = (Count(*total) + part).get();
+  for (Count count : {sum.total.flops, sum.total.bytes, sum.total.parameters})
+    if (!count.isExact()) {
+      if (allExact)
+        op->emitError() << "'" << name << "' costs more FLOPs, bytes or "
+                        << "parameters than 64 bits can count, alone or with "
+                           "the ops before it; lower stem-tokens or the sizes";
+      allExact = false;
+      return;
+    }
   seconds *= rounds;
   sum.lines.push_back({name.str(), cost, seconds,
                        cost.flops / flopRate > cost.bytes / byteRate});
-  sum.total.flops += cost.flops;
-  sum.total.bytes += cost.bytes;
-  sum.total.parameters += cost.parameters;
   sum.seconds += seconds;
 }
 
@@ -91,13 +109,13 @@ const FunctionCost &CostTable::costOf(func::FuncOp function) {
     int64_t rounds = countRounds(op, tokens);
     if (std::optional<OpCost> cost = getOpCost(op, tokens)) {
       double compute = cost->flops / flopRate, memory = cost->bytes / byteRate;
-      addLine(sum, op->getName().getStringRef(), *cost, rounds,
+      addLine(sum, op, op->getName().getStringRef(), *cost, rounds,
               std::max(compute, memory));
     } else if (auto call = dyn_cast<func::CallOp>(op)) {
       addCall(sum, call, call.getCalleeAttr(), rounds);
     } else if (auto call = dyn_cast<ParallelCallOp>(op)) {
       int64_t tasks = evaluateIndex(call.getTasks(), tokens).value_or(1);
-      addCall(sum, call, call.getCalleeAttr(), rounds * tasks);
+      addCall(sum, call, call.getCalleeAttr(), (Count(rounds) * tasks).get());
     }
   });
   return sum;
@@ -110,7 +128,7 @@ void CostTable::addCall(FunctionCost &sum, Operation *call,
   if (!callee)
     return;
   const FunctionCost &inner = costOf(callee);
-  addLine(sum, ("call @" + symbol.getValue()).str(), inner.total, rounds,
+  addLine(sum, call, ("call @" + symbol.getValue()).str(), inner.total, rounds,
           inner.seconds);
 }
 
@@ -169,9 +187,17 @@ namespace {
 struct PrintCostPass : public stem::impl::StemPrintCostPassBase<PrintCostPass> {
   using StemPrintCostPassBase::StemPrintCostPassBase;
 
-  void printAll() {
+  LogicalResult initialize(MLIRContext *context) override {
+    for (const Option<double> *rate : {&gflops, &bandwidth})
+      if (!(*rate > 0.0) || std::isinf(rate->getValue()))
+        return emitError(UnknownLoc::get(context))
+               << rate->ArgStr << " is " << rate->getValue()
+               << "; wanted a number above 0";
+    return checkOption(context, tokens, {.least = 1});
+  }
+
+  void printAll(CostTable &table) {
     raw_ostream &os = llvm::outs();
-    CostTable table(tokens, gflops, bandwidth);
     auto functions = getOperation().getOps<func::FuncOp>();
     if (!json) {
       for (auto function : functions)
@@ -196,12 +222,13 @@ struct PrintCostPass : public stem::impl::StemPrintCostPassBase<PrintCostPass> {
 
   void runOnOperation() override {
     markAllAnalysesPreserved();
-    if (tokens < 1 || !(gflops > 0.0) || !(bandwidth > 0.0)) {
-      emitError(getOperation().getLoc(), "stem-tokens, stem-gflops and "
-                                         "stem-bandwidth-gbs must be positive");
+    CostTable table(tokens, gflops, bandwidth);
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      if (!function.isExternal())
+        table.costOf(function);
+    if (!table.isExact())
       return signalPassFailure();
-    }
-    printAll();
+    printAll(table);
   }
 };
 

@@ -5,7 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "stem/Dialect/Stem/Count.h"
 #include "stem/Dialect/Stem/StemDialect.h"
+
+#include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;
 using namespace stem;
@@ -103,19 +106,19 @@ bool SelectUpOp::isTokenOperand(unsigned index) {
 //===----------------------------------------------------------------------===//
 
 /// Elements of a tensor or packed matrix; an unknown size counts as `tokens`.
-static int64_t countElements(Type type, int64_t tokens) {
+static Count countElements(Type type, int64_t tokens) {
   if (auto packed = dyn_cast<PackedType>(type))
-    return packed.getRows() * packed.getColumns();
+    return Count(packed.getRows()) * packed.getColumns();
   auto shaped = dyn_cast<ShapedType>(type);
   if (!shaped || !shaped.hasRank())
     return 0;
-  int64_t count = 1;
+  Count count = 1;
   for (int64_t size : shaped.getShape())
     count *= ShapedType::isDynamic(size) ? tokens : size;
   return count;
 }
 
-int64_t stem::countBytes(Type type, int64_t tokens) {
+static Count bytesOf(Type type, int64_t tokens) {
   Type element;
   if (auto packed = dyn_cast<PackedType>(type))
     element = packed.getElementType();
@@ -123,45 +126,63 @@ int64_t stem::countBytes(Type type, int64_t tokens) {
     element = shaped.getElementType();
   if (!element || !element.isIntOrFloat())
     return 0;
-  return countElements(type, tokens) * element.getIntOrFloatBitWidth() / 8;
+  Count bits = countElements(type, tokens) * element.getIntOrFloatBitWidth();
+  return bits.isExact() ? Count(bits.get() / 8) : bits;
 }
 
-static int64_t rowsOf(Value value, int64_t tokens) {
-  int64_t rows = cast<ShapedType>(value.getType()).getDimSize(0);
-  return ShapedType::isDynamic(rows) ? tokens : rows;
+int64_t stem::countBytes(Type type, int64_t tokens) {
+  return bytesOf(type, tokens).get();
+}
+
+static OpCost costOf(Count flops, Count bytes, Count parameters) {
+  return {flops.get(), bytes.get(), parameters.get()};
+}
+
+static int64_t sizeOf(Value value, int64_t dim, int64_t tokens) {
+  int64_t size = cast<ShapedType>(value.getType()).getDimSize(dim);
+  return ShapedType::isDynamic(size) ? tokens : size;
+}
+
+static Count rowsOf(Value value, int64_t tokens) {
+  return sizeOf(value, 0, tokens);
 }
 
 /// All operands and results are read or written once.
-static int64_t streamedBytes(Operation *op, int64_t tokens) {
-  int64_t bytes = 0;
+static Count streamedBytes(Operation *op, int64_t tokens) {
+  Count bytes = 0;
   for (Value value : op->getOperands())
-    bytes += countBytes(value.getType(), tokens);
+    bytes += bytesOf(value.getType(), tokens);
   for (Value value : op->getResults())
-    bytes += countBytes(value.getType(), tokens);
+    bytes += bytesOf(value.getType(), tokens);
   return bytes;
 }
 
 /// A product with each of `weights`, and `elementwise` operations per element
 /// of `hidden` columns.
 static OpCost matrixCost(Operation *op, Value x, ArrayRef<Value> weights,
-                         int64_t elementwise, int64_t tokens) {
-  OpCost cost;
-  int64_t rows = rowsOf(x, tokens);
+                         Count elementwise, int64_t tokens) {
+  Count rows = rowsOf(x, tokens), parameters;
   for (Value weight : weights)
-    cost.parameters += countElements(weight.getType(), tokens);
-  cost.flops = 2 * rows * cost.parameters + rows * elementwise;
-  cost.bytes = streamedBytes(op, tokens);
-  return cost;
+    parameters += countElements(weight.getType(), tokens);
+  return costOf(2 * rows * parameters + rows * elementwise,
+                streamedBytes(op, tokens), parameters);
+}
+
+/// Of a tensor or packed matrix; nothing for elements without a width.
+static int64_t elementBytes(Type type) {
+  Type element = isa<PackedType>(type) ? cast<PackedType>(type).getElementType()
+                                       : getElementTypeOrSelf(type);
+  return element.isIntOrFloat() ? element.getIntOrFloatBitWidth() / 8 : 0;
 }
 
 /// A gather reads the rows that the tokens name, not the whole matrix.
 static OpCost gatherCost(Type matrix, Value result, int64_t tokens) {
-  auto row = cast<ShapedType>(result.getType());
-  int64_t rows = rowsOf(result, tokens);
-  int64_t elements = countElements(matrix, tokens);
-  int64_t width = elements == 0 ? 0 : countBytes(matrix, tokens) / elements;
-  return {0, rows * (row.getDimSize(1) * width + 4) + countBytes(row, tokens),
-          elements};
+  Count rows = rowsOf(result, tokens);
+  return costOf(
+      0,
+      rows * (Count(sizeOf(result, 1, tokens)) * elementBytes(matrix) + 4) +
+          bytesOf(result.getType(), tokens),
+      countElements(matrix, tokens));
 }
 
 // SiLU and the product: exp, add, divide, two multiplies.
@@ -172,9 +193,9 @@ OpCost EmbeddingOp::getCost(int64_t tokens) {
 }
 
 OpCost RMSNormOp::getCost(int64_t tokens) {
-  return {4 * countElements(getX().getType(), tokens),
-          streamedBytes(*this, tokens),
-          countElements(getWeight().getType(), tokens)};
+  return costOf(4 * countElements(getX().getType(), tokens),
+                streamedBytes(*this, tokens),
+                countElements(getWeight().getType(), tokens));
 }
 
 OpCost LinearOp::getCost(int64_t tokens) {
@@ -182,25 +203,25 @@ OpCost LinearOp::getCost(int64_t tokens) {
 }
 
 OpCost RotaryAnglesOp::getCost(int64_t tokens) {
-  return {3 * countElements(getCos().getType(), tokens),
-          streamedBytes(*this, tokens), 0};
+  return costOf(3 * countElements(getCos().getType(), tokens),
+                streamedBytes(*this, tokens), 0);
 }
 
 OpCost RopeOp::getCost(int64_t tokens) {
-  return {3 * countElements(getX().getType(), tokens),
-          streamedBytes(*this, tokens), 0};
+  return costOf(3 * countElements(getX().getType(), tokens),
+                streamedBytes(*this, tokens), 0);
 }
 
 // Causal: on average half of the keys, within the window.
 template <typename Op> static OpCost attentionCost(Op op, int64_t tokens) {
-  int64_t rows = rowsOf(op.getQ(), tokens);
-  int64_t keys = (rows + 1) / 2;
+  Count rows = rowsOf(op.getQ(), tokens);
+  int64_t keys = llvm::divideCeil(rows.get(), 2);
   if (op.getWindow() > 0)
     keys = std::min(keys, static_cast<int64_t>(op.getWindow()));
-  int64_t heads = op.getQueryHeads();
-  int64_t columns = heads * static_cast<int64_t>(op.getHeadDim());
-  return {4 * rows * keys * columns + 5 * rows * keys * heads,
-          streamedBytes(op, tokens), 0};
+  Count heads = op.getQueryHeads();
+  Count columns = heads * op.getHeadDim();
+  return costOf(4 * rows * keys * columns + 5 * rows * keys * heads,
+                streamedBytes(op, tokens), 0);
 }
 
 OpCost AttentionOp::getCost(int64_t tokens) {
@@ -213,12 +234,12 @@ OpCost AttendOp::getCost(int64_t tokens) {
 OpCost DenseFFNOp::getCost(int64_t tokens) {
   int64_t columns = getWeightShape(getGate().getType()).outputs;
   return matrixCost(*this, getX(), {getGate(), getUp(), getDown()},
-                    kGateFlops * columns, tokens);
+                    Count(kGateFlops) * columns, tokens);
 }
 
 OpCost CrossEntropyOp::getCost(int64_t tokens) {
   int64_t vocabulary = getWeightShape(getHead().getType()).outputs;
-  return matrixCost(*this, getX(), {getHead()}, 2 * vocabulary, tokens);
+  return matrixCost(*this, getX(), {getHead()}, Count(2) * vocabulary, tokens);
 }
 
 OpCost LookupOp::getCost(int64_t tokens) {
@@ -227,30 +248,32 @@ OpCost LookupOp::getCost(int64_t tokens) {
 
 OpCost GatedFFNOp::getCost(int64_t tokens) {
   int64_t columns = getWeightShape(getGate().getType()).outputs;
-  return matrixCost(*this, getX(), {getGate(), getDown()}, kGateFlops * columns,
-                    tokens);
+  return matrixCost(*this, getX(), {getGate(), getDown()},
+                    Count(kGateFlops) * columns, tokens);
 }
 
 OpCost FusedFFNOp::getCost(int64_t tokens) {
   int64_t columns = getWeightShape(getGate().getType()).outputs;
-  OpCost cost = matrixCost(*this, getX(), {getGate(), getDown()},
-                           kGateFlops * columns, tokens);
+  Count rows = rowsOf(getX(), tokens);
+  Count bytes = bytesOf(getResult().getType(), tokens);
   // The table's rows that the tokens name, not all of them.
-  auto rows = cast<ShapedType>(getRows().getType());
-  cost.bytes +=
-      rowsOf(getX(), tokens) * columns * (rows.getElementTypeBitWidth() / 8) -
-      countBytes(rows, tokens);
-  return cost;
+  for (Value value : (*this)->getOperands())
+    if (value != getRows())
+      bytes += bytesOf(value.getType(), tokens);
+  bytes += rows * columns * elementBytes(getRows().getType());
+  OpCost cost = matrixCost(*this, getX(), {getGate(), getDown()},
+                           Count(kGateFlops) * columns, tokens);
+  return {cost.flops, bytes.get(), cost.parameters};
 }
 
 OpCost MapIdsOp::getCost(int64_t tokens) {
-  return {0, 3 * 4 * rowsOf(getIds(), tokens),
-          countElements(getMap().getType(), tokens)};
+  return costOf(0, 3 * 4 * rowsOf(getIds(), tokens),
+                countElements(getMap().getType(), tokens));
 }
 
 OpCost MixOp::getCost(int64_t tokens) {
-  return matrixCost(*this, getX(), {getA(), getB()},
-                    cast<ShapedType>(getUp().getType()).getDimSize(1), tokens);
+  return matrixCost(*this, getX(), {getA(), getB()}, sizeOf(getUp(), 1, tokens),
+                    tokens);
 }
 
 OpCost SelectUpOp::getCost(int64_t tokens) {
@@ -259,19 +282,19 @@ OpCost SelectUpOp::getCost(int64_t tokens) {
 
 OpCost PackedMatmulOp::getCost(int64_t tokens) {
   PackedType b = getB().getType();
-  auto sizeOf = [&](Value matrix, int64_t largest) {
+  auto columnsOf = [&](Value matrix, int64_t largest) {
     int64_t size = cast<ShapedType>(matrix.getType()).getDimSize(1);
     return ShapedType::isDynamic(size) ? std::min(tokens, largest) : size;
   };
   // The block of `b`, not the whole matrix.
-  int64_t k = sizeOf(getA(), b.getRows()), n = sizeOf(getAcc(), b.getColumns());
-  int64_t width = b.getElementType().getIntOrFloatBitWidth() / 8;
+  Count k = columnsOf(getA(), b.getRows()),
+        n = columnsOf(getAcc(), b.getColumns());
   bool isPage = getB().getDefiningOp<KVPageOp>() != nullptr;
-  return {2 * rowsOf(getA(), tokens) * k * n,
-          countBytes(getA().getType(), tokens) + k * n * width +
-              (getAccumulate() ? 2 : 1) *
-                  countBytes(getAcc().getType(), tokens),
-          isPage ? 0 : countElements(b, tokens)};
+  return costOf(2 * rowsOf(getA(), tokens) * k * n,
+                bytesOf(getA().getType(), tokens) + k * n * elementBytes(b) +
+                    (getAccumulate() ? 2 : 1) *
+                        bytesOf(getAcc().getType(), tokens),
+                isPage ? 0 : countElements(b, tokens));
 }
 
 OpCost PackedGatherOp::getCost(int64_t tokens) {
@@ -279,10 +302,11 @@ OpCost PackedGatherOp::getCost(int64_t tokens) {
 }
 
 OpCost KVAppendOp::getCost(int64_t tokens) {
-  return {0,
-          streamedBytes(*this, tokens) + countBytes(getK().getType(), tokens) +
-              countBytes(getV().getType(), tokens),
-          0};
+  return costOf(0,
+                streamedBytes(*this, tokens) +
+                    bytesOf(getK().getType(), tokens) +
+                    bytesOf(getV().getType(), tokens),
+                0);
 }
 
 // A handle: the product that reads the page counts its bytes.
