@@ -10,12 +10,19 @@
 #include "stem/Dialect/Stem/StemDialect.h"
 #include "stem/Model/Safetensors.h"
 #include "stem/Support/Error.h"
+#include "stem/Support/Format.h"
+#include "stem/Transforms/OptionChecks.h"
 #include "stem/Transforms/Passes.h"
 
 #include "mlir/IR/DialectResourceBlobManager.h"
 #include "mlir/IR/Remarks.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "llvm/ADT/StringSet.h"
+#include "llvm/Support/MathExtras.h"
+
+#include <array>
+#include <filesystem>
+#include <fstream>
 
 namespace stem {
 #define GEN_PASS_DEF_STEMEXTERNALIZECONSTANTSPASS
@@ -72,7 +79,46 @@ static void writeConstant(SafetensorsWriter &writer, const Constant &constant) {
         std::min(kPieceElements, elements - done) * span.size()));
 }
 
+/// Whether nothing is lost with the file: it is empty, or begins as a
+/// safetensors file does, with the size of a header and the brace that opens
+/// it.
+static bool mayReplace(const std::string &path) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error) || error)
+    return false;
+  if (std::filesystem::file_size(path, error) == 0 && !error)
+    return true;
+  std::ifstream file(path, std::ios::binary);
+  std::array<char, 9> start{};
+  return file.read(start.data(), start.size()) && start[8] == '{';
+}
+
+/// Refuses a file that is something else, as the module that is read, and one
+/// for which there is no space: a short splat may be terabytes.
+static void checkTarget(const std::string &path, ArrayRef<Constant> constants) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  if (fs::exists(path, ignored) && !mayReplace(path))
+    fail("{}: exists and is not a safetensors file; stem-file names the file "
+         "to write",
+         path);
+  uint64_t bytes = 0;
+  for (const Constant &constant : constants) {
+    std::optional<uint64_t> size =
+        dtypeBytes(constant.dtype,
+                   static_cast<uint64_t>(constant.getType().getNumElements()));
+    bytes = llvm::SaturatingAdd(bytes, size.value_or(UINT64_MAX));
+  }
+  fs::path folder = fs::path(path).parent_path();
+  fs::space_info space = fs::space(folder.empty() ? "." : folder, ignored);
+  if (!ignored && bytes > space.available)
+    fail("{}: the constants take {}, but only {} are free there", path,
+         formatBytes(static_cast<double>(bytes)),
+         formatBytes(static_cast<double>(space.available)));
+}
+
 static void writeFile(const std::string &path, ArrayRef<Constant> constants) {
+  checkTarget(path, constants);
   std::vector<TensorDeclaration> declarations;
   for (const Constant &constant : constants) {
     ArrayRef<int64_t> shape = constant.getType().getShape();
@@ -91,6 +137,10 @@ struct ExternalizeConstantsPass
     : public stem::impl::StemExternalizeConstantsPassBase<
           ExternalizeConstantsPass> {
   using Base::Base;
+
+  LogicalResult initialize(MLIRContext *context) override {
+    return checkOption(context, minElements, {.least = 1});
+  }
 
   void runOnOperation() override {
     if (file.empty()) {

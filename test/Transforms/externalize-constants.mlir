@@ -10,6 +10,16 @@
 // The errors; none leaves a file.
 // RUN: not stem-opt %s --stem-externalize-constants 2>&1 | FileCheck %s --check-prefix=NOFILE
 // RUN: not stem-opt %s --stem-externalize-constants='stem-file=%t/missing/w.safetensors stem-min-elements=4' 2>&1 | FileCheck %s --check-prefix=NODIR
+// RUN: cp %s %t/module.mlir
+// RUN: not stem-opt %t/module.mlir --stem-externalize-constants='stem-file=%t/module.mlir stem-min-elements=4' 2>&1 | FileCheck %s --check-prefix=ITSELF
+// RUN: cmp %s %t/module.mlir
+// ITSELF: error: {{.*}}module.mlir: exists and is not a safetensors file; stem-file names the file to write
+// RUN: not stem-opt %s --stem-externalize-constants='stem-file=/dev/zero stem-min-elements=4' 2>&1 | FileCheck %s --check-prefix=DEVICE
+// DEVICE: error: /dev/zero: exists and is not a safetensors file
+// What was written before may be written again, and an empty file too.
+// RUN: stem-opt %s --stem-externalize-constants='stem-file=%t/w.safetensors stem-min-elements=4' -o /dev/null
+// RUN: touch %t/empty && stem-opt %s --stem-externalize-constants='stem-file=%t/empty stem-min-elements=4' -o /dev/null
+// RUN: cmp %t/w.safetensors %t/empty
 // NONE: no float constant has 1000 elements or more; no file is written
 // NOFILE: stem-externalize-constants needs a file to write: give it stem-file=PATH
 // NODIR: error: {{.*}}missing

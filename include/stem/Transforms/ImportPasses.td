@@ -38,7 +38,9 @@ def StemExternalizeConstantsPass
     and what is combined elementwise with a tensor of its own shape.
 
     The file appears whole or not at all, before the IR changes; without a
-    constant to write there is no file. Run it before `stem-raise-ffn`, which
+    constant to write there is no file. It must fit into the free space, and
+    what it replaces must be a safetensors file: the name of the module itself,
+    given by mistake, is an error. Run it before `stem-raise-ffn`, which
     then gives `stem.dense_ffn` on parameters.
   }];
   let dependentDialects = ["::stem::StemDialect"];
