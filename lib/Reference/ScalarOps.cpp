@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Machine.h"
+#include "OpTable.h"
 
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -226,53 +227,68 @@ static ScalarFunction convertUnsigned(Type from, Type to) {
 // Functions of ops
 //===----------------------------------------------------------------------===//
 
-static std::optional<ScalarFunction> makeFloatFunction(Operation *op) {
+using Functions = OpTable<ScalarFunction>;
+
+static Functions arithFunctions() {
+  return Functions()
+      .add<arith::AddFOp>(binary([](Real a, Real b) { return a + b; }))
+      .add<arith::SubFOp>(binary([](Real a, Real b) { return a - b; }))
+      .add<arith::MulFOp>(binary([](Real a, Real b) { return a * b; }))
+      .add<arith::DivFOp>(binary([](Real a, Real b) { return a / b; }))
+      .add<arith::RemFOp>(binary(std::fmod))
+      .add<arith::NegFOp>(unary([](Real a) { return -a; }))
+      .add<arith::MaximumFOp>(binary(maxPropagating))
+      .add<arith::MinimumFOp>(binary(minPropagating))
+      .add<arith::MaxNumFOp>(binary(std::fmax))
+      .add<arith::MinNumFOp>(binary(std::fmin))
+      .add<arith::ExtFOp, arith::TruncFOp>(unary([](Real a) { return a; }))
+      .add<arith::SelectOp>(
+          [](Reals x) -> Result { return x[0] != 0.0 ? x[1] : x[2]; });
+}
+
+static Functions mathFunctions() {
+  return Functions()
+      .add<math::ExpOp>(unary(std::exp))
+      .add<math::Exp2Op>(unary(std::exp2))
+      .add<math::ExpM1Op>(unary(std::expm1))
+      .add<math::LogOp>(unary(std::log))
+      .add<math::Log2Op>(unary(std::log2))
+      .add<math::Log1pOp>(unary(std::log1p))
+      .add<math::SinOp>(unary(std::sin))
+      .add<math::CosOp>(unary(std::cos))
+      .add<math::TanhOp>(unary(std::tanh))
+      .add<math::ErfOp>(unary(std::erf))
+      .add<math::SqrtOp>(unary(std::sqrt))
+      .add<math::RsqrtOp>(unary([](Real a) { return 1.0 / std::sqrt(a); }))
+      .add<math::AbsFOp>(unary(std::fabs))
+      .add<math::FloorOp>(unary(std::floor))
+      .add<math::CeilOp>(unary(std::ceil))
+      .add<math::RoundOp>(unary(std::round))
+      .add<math::RoundEvenOp>(unary(std::nearbyint))
+      .add<math::PowFOp>(binary(std::pow))
+      .add<math::CopySignOp>(binary(std::copysign))
+      .add<math::FmaOp>([](Reals x) -> Result { return x[0] * x[1] + x[2]; });
+}
+
+static std::optional<ScalarFunction> makeComparison(Operation *op) {
   using Optional = std::optional<ScalarFunction>;
   return TypeSwitch<Operation *, Optional>(op)
-      .Case<arith::AddFOp>(
-          [](auto) { return binary([](Real a, Real b) { return a + b; }); })
-      .Case<arith::SubFOp>(
-          [](auto) { return binary([](Real a, Real b) { return a - b; }); })
-      .Case<arith::MulFOp>(
-          [](auto) { return binary([](Real a, Real b) { return a * b; }); })
-      .Case<arith::DivFOp>(
-          [](auto) { return binary([](Real a, Real b) { return a / b; }); })
-      .Case<arith::RemFOp>([](auto) { return binary(std::fmod); })
-      .Case<arith::NegFOp>(
-          [](auto) { return unary([](Real a) { return -a; }); })
-      .Case<arith::MaximumFOp>([](auto) { return binary(maxPropagating); })
-      .Case<arith::MinimumFOp>([](auto) { return binary(minPropagating); })
-      .Case<arith::MaxNumFOp>([](auto) { return binary(std::fmax); })
-      .Case<arith::MinNumFOp>([](auto) { return binary(std::fmin); })
-      .Case<arith::ExtFOp, arith::TruncFOp>(
-          [](auto) { return unary([](Real a) { return a; }); })
-      .Case<arith::CmpFOp>([](arith::CmpFOp cmp) {
+      .Case([](arith::CmpFOp cmp) {
         return [predicate = cmp.getPredicate()](Reals x) -> Result {
           return compareFloats(predicate, x[0], x[1]);
         };
       })
-      .Case<math::ExpOp>([](auto) { return unary(std::exp); })
-      .Case<math::Exp2Op>([](auto) { return unary(std::exp2); })
-      .Case<math::ExpM1Op>([](auto) { return unary(std::expm1); })
-      .Case<math::LogOp>([](auto) { return unary(std::log); })
-      .Case<math::Log2Op>([](auto) { return unary(std::log2); })
-      .Case<math::Log1pOp>([](auto) { return unary(std::log1p); })
-      .Case<math::SinOp>([](auto) { return unary(std::sin); })
-      .Case<math::CosOp>([](auto) { return unary(std::cos); })
-      .Case<math::TanhOp>([](auto) { return unary(std::tanh); })
-      .Case<math::ErfOp>([](auto) { return unary(std::erf); })
-      .Case<math::SqrtOp>([](auto) { return unary(std::sqrt); })
-      .Case<math::RsqrtOp>(
-          [](auto) { return unary([](Real a) { return 1.0 / std::sqrt(a); }); })
-      .Case<math::AbsFOp>([](auto) { return unary(std::fabs); })
-      .Case<math::FloorOp>([](auto) { return unary(std::floor); })
-      .Case<math::CeilOp>([](auto) { return unary(std::ceil); })
-      .Case<math::RoundOp>([](auto) { return unary(std::round); })
-      .Case<math::RoundEvenOp>([](auto) { return unary(std::nearbyint); })
-      .Case<math::PowFOp>([](auto) { return binary(std::pow); })
-      .Case<math::CopySignOp>([](auto) { return binary(std::copysign); })
-      .Case<math::FmaOp>([](auto) {
-        return [](Reals x) -> Result { return x[0] * x[1] + x[2]; };
+      .Case([](arith::CmpIOp cmp) {
+        return [width = widthOf(cmp.getLhs().getType()),
+                predicate = cmp.getPredicate()](Reals x) -> Result {
+          return compareIntegers(predicate, width, x[0], x[1]);
+        };
+      })
+      .Case([](index::CmpOp cmp) {
+        return [width = widthOf(cmp.getLhs().getType()),
+                predicate = toArith(cmp.getPred())](Reals x) -> Result {
+          return compareIntegers(predicate, width, x[0], x[1]);
+        };
       })
       .Default([](Operation *) { return std::nullopt; });
 }
@@ -305,74 +321,56 @@ static std::optional<ScalarFunction> makeConversion(Operation *op) {
       .Default([](Operation *) { return std::nullopt; });
 }
 
+using UnsignedFunctions = OpTable<OptionalU (*)(U, U)>;
+using SignedFunctions = OpTable<OptionalS (*)(S, S)>;
+
+static UnsignedFunctions unsignedFunctions() {
+  return UnsignedFunctions()
+      .add<arith::AddIOp, index::AddOp>(addBits)
+      .add<arith::SubIOp, index::SubOp>(subtractBits)
+      .add<arith::MulIOp, index::MulOp>(multiplyBits)
+      .add<arith::DivUIOp, index::DivUOp>(divideUnsigned)
+      .add<arith::RemUIOp, index::RemUOp>(remainderUnsigned)
+      .add<arith::CeilDivUIOp, index::CeilDivUOp>(divideCeilUnsigned)
+      .add<arith::AndIOp, index::AndOp>(andBits)
+      .add<arith::OrIOp, index::OrOp>(orBits)
+      .add<arith::XOrIOp, index::XOrOp>(xorBits)
+      .add<arith::ShLIOp, index::ShlOp>(shiftLeft)
+      .add<arith::ShRUIOp, index::ShrUOp>(shiftRight)
+      .add<arith::MinUIOp, index::MinUOp>(minUnsigned)
+      .add<arith::MaxUIOp, index::MaxUOp>(maxUnsigned);
+}
+
+static SignedFunctions signedFunctions() {
+  return SignedFunctions()
+      .add<arith::DivSIOp, index::DivSOp>(divideSigned)
+      .add<arith::RemSIOp, index::RemSOp>(remainderSigned)
+      .add<arith::CeilDivSIOp, index::CeilDivSOp>(divideCeil)
+      .add<arith::FloorDivSIOp, index::FloorDivSOp>(divideFloor)
+      .add<arith::ShRSIOp, index::ShrSOp>(shiftRightSigned)
+      .add<arith::MinSIOp, index::MinSOp>(minSigned)
+      .add<arith::MaxSIOp, index::MaxSOp>(maxSigned);
+}
+
 static std::optional<ScalarFunction> makeIntegerFunction(Operation *op) {
-  if (op->getNumOperands() == 0 ||
-      !getElementTypeOrSelf(op->getOperand(0).getType()).isIntOrIndex())
-    return std::nullopt;
-  unsigned width = widthOf(op->getOperand(0).getType());
-  using Optional = std::optional<ScalarFunction>;
-  return TypeSwitch<Operation *, Optional>(op)
-      .Case<arith::AddIOp, index::AddOp>(
-          [&](auto) { return onUnsigned(width, addBits); })
-      .Case<arith::SubIOp, index::SubOp>(
-          [&](auto) { return onUnsigned(width, subtractBits); })
-      .Case<arith::MulIOp, index::MulOp>(
-          [&](auto) { return onUnsigned(width, multiplyBits); })
-      .Case<arith::DivSIOp, index::DivSOp>(
-          [&](auto) { return onSigned(width, divideSigned); })
-      .Case<arith::DivUIOp, index::DivUOp>(
-          [&](auto) { return onUnsigned(width, divideUnsigned); })
-      .Case<arith::RemSIOp, index::RemSOp>(
-          [&](auto) { return onSigned(width, remainderSigned); })
-      .Case<arith::RemUIOp, index::RemUOp>(
-          [&](auto) { return onUnsigned(width, remainderUnsigned); })
-      .Case<arith::CeilDivSIOp, index::CeilDivSOp>(
-          [&](auto) { return onSigned(width, divideCeil); })
-      .Case<arith::CeilDivUIOp, index::CeilDivUOp>(
-          [&](auto) { return onUnsigned(width, divideCeilUnsigned); })
-      .Case<arith::FloorDivSIOp, index::FloorDivSOp>(
-          [&](auto) { return onSigned(width, divideFloor); })
-      .Case<arith::AndIOp, index::AndOp>(
-          [&](auto) { return onUnsigned(width, andBits); })
-      .Case<arith::OrIOp, index::OrOp>(
-          [&](auto) { return onUnsigned(width, orBits); })
-      .Case<arith::XOrIOp, index::XOrOp>(
-          [&](auto) { return onUnsigned(width, xorBits); })
-      .Case<arith::ShLIOp, index::ShlOp>(
-          [&](auto) { return onUnsigned(width, shiftLeft); })
-      .Case<arith::ShRUIOp, index::ShrUOp>(
-          [&](auto) { return onUnsigned(width, shiftRight); })
-      .Case<arith::ShRSIOp, index::ShrSOp>(
-          [&](auto) { return onSigned(width, shiftRightSigned); })
-      .Case<arith::MinSIOp, index::MinSOp>(
-          [&](auto) { return onSigned(width, minSigned); })
-      .Case<arith::MaxSIOp, index::MaxSOp>(
-          [&](auto) { return onSigned(width, maxSigned); })
-      .Case<arith::MinUIOp, index::MinUOp>(
-          [&](auto) { return onUnsigned(width, minUnsigned); })
-      .Case<arith::MaxUIOp, index::MaxUOp>(
-          [&](auto) { return onUnsigned(width, maxUnsigned); })
-      .Case<arith::CmpIOp>([&](arith::CmpIOp cmp) {
-        return [width, predicate = cmp.getPredicate()](Reals x) -> Result {
-          return compareIntegers(predicate, width, x[0], x[1]);
-        };
-      })
-      .Case<index::CmpOp>([&](index::CmpOp cmp) {
-        return [width, predicate = toArith(cmp.getPred())](Reals x) -> Result {
-          return compareIntegers(predicate, width, x[0], x[1]);
-        };
-      })
-      .Default([](Operation *) { return std::nullopt; });
+  static const UnsignedFunctions onBits = unsignedFunctions();
+  static const SignedFunctions onNumbers = signedFunctions();
+  if (auto *function = onBits.find(op))
+    return onUnsigned(widthOf(op->getOperand(0).getType()), *function);
+  if (auto *function = onNumbers.find(op))
+    return onSigned(widthOf(op->getOperand(0).getType()), *function);
+  return std::nullopt;
 }
 
 std::optional<ScalarFunction> reference::makeScalarFunction(Operation *op) {
-  if (isa<arith::SelectOp>(op))
-    return [](Reals x) -> Result { return x[0] != 0.0 ? x[1] : x[2]; };
-  if (auto function = makeFloatFunction(op))
-    return function;
-  if (auto function = makeConversion(op))
-    return function;
-  return makeIntegerFunction(op);
+  static const Functions onFloats[] = {arithFunctions(), mathFunctions()};
+  for (const Functions &functions : onFloats)
+    if (auto *function = functions.find(op))
+      return *function;
+  for (auto *make : {makeComparison, makeConversion, makeIntegerFunction})
+    if (auto function = make(op))
+      return function;
+  return std::nullopt;
 }
 
 //===----------------------------------------------------------------------===//

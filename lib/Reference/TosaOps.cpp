@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Machine.h"
+#include "OpTable.h"
 #include "Slices.h"
 
 #include "mlir/Dialect/Tosa/IR/TosaOps.h"
@@ -36,57 +37,56 @@ static ScalarFunction makeCast(tosa::CastOp op) {
   };
 }
 
-std::optional<ScalarFunction> reference::makeTosaFunction(Operation *op) {
-  using Optional = std::optional<ScalarFunction>;
-  return TypeSwitch<Operation *, Optional>(op)
-      .Case<tosa::AddOp>(
-          [](auto) { return binary([](double a, double b) { return a + b; }); })
-      .Case<tosa::SubOp>(
-          [](auto) { return binary([](double a, double b) { return a - b; }); })
-      .Case<tosa::MaximumOp>([](auto) { return binary(std::fmax); })
-      .Case<tosa::MinimumOp>([](auto) { return binary(std::fmin); })
-      .Case<tosa::PowOp>([](auto) { return binary(std::pow); })
-      .Case<tosa::GreaterOp>([](auto) {
-        return binary([](double a, double b) -> double { return a > b; });
-      })
-      .Case<tosa::GreaterEqualOp>([](auto) {
-        return binary([](double a, double b) -> double { return a >= b; });
-      })
-      .Case<tosa::EqualOp>([](auto) {
-        return binary([](double a, double b) -> double { return a == b; });
-      })
-      // The last operand is a shift that floats do not have.
-      .Case<tosa::MulOp>([](auto) {
-        return [](Reals x) -> Result {
-          return x[2] == 0.0 ? Result(x[0] * x[1]) : std::nullopt;
-        };
-      })
+using Functions = OpTable<ScalarFunction>;
+
+static Functions functionsOfOne() {
+  return Functions()
+      .add<tosa::SigmoidOp>(
+          unary([](double a) { return 1.0 / (1.0 + std::exp(-a)); }))
+      .add<tosa::TanhOp>(unary(std::tanh))
+      .add<tosa::ExpOp>(unary(std::exp))
+      .add<tosa::LogOp>(unary(std::log))
+      .add<tosa::ErfOp>(unary(std::erf))
+      .add<tosa::SinOp>(unary(std::sin))
+      .add<tosa::CosOp>(unary(std::cos))
+      .add<tosa::AbsOp>(unary(std::fabs))
+      .add<tosa::RsqrtOp>(unary([](double a) { return 1.0 / std::sqrt(a); }))
+      .add<tosa::ReciprocalOp>(unary([](double a) { return 1.0 / a; }))
+      .add<tosa::IdentityOp>(unary([](double a) { return a; }))
       // The other operands are zero points.
-      .Case<tosa::NegateOp>([](auto) {
-        return [](Reals x) -> Result { return x[2] - (x[0] - x[1]); };
+      .add<tosa::NegateOp>(
+          [](Reals x) -> Result { return x[2] - (x[0] - x[1]); });
+}
+
+static Functions functionsOfMore() {
+  return Functions()
+      .add<tosa::AddOp>(binary([](double a, double b) { return a + b; }))
+      .add<tosa::SubOp>(binary([](double a, double b) { return a - b; }))
+      // The last operand is a shift that floats do not have.
+      .add<tosa::MulOp>([](Reals x) -> Result {
+        return x[2] == 0.0 ? Result(x[0] * x[1]) : std::nullopt;
       })
-      .Case<tosa::SigmoidOp>([](auto) {
-        return unary([](double a) { return 1.0 / (1.0 + std::exp(-a)); });
-      })
-      .Case<tosa::TanhOp>([](auto) { return unary(std::tanh); })
-      .Case<tosa::ExpOp>([](auto) { return unary(std::exp); })
-      .Case<tosa::LogOp>([](auto) { return unary(std::log); })
-      .Case<tosa::ErfOp>([](auto) { return unary(std::erf); })
-      .Case<tosa::SinOp>([](auto) { return unary(std::sin); })
-      .Case<tosa::CosOp>([](auto) { return unary(std::cos); })
-      .Case<tosa::AbsOp>([](auto) { return unary(std::fabs); })
-      .Case<tosa::RsqrtOp>([](auto) {
-        return unary([](double a) { return 1.0 / std::sqrt(a); });
-      })
-      .Case<tosa::ReciprocalOp>(
-          [](auto) { return unary([](double a) { return 1.0 / a; }); })
-      .Case<tosa::IdentityOp>(
-          [](auto) { return unary([](double a) { return a; }); })
-      .Case<tosa::SelectOp>([](auto) {
-        return [](Reals x) -> Result { return x[0] != 0.0 ? x[1] : x[2]; };
-      })
-      .Case<tosa::CastOp>([](tosa::CastOp cast) { return makeCast(cast); })
-      .Default([](Operation *) { return std::nullopt; });
+      .add<tosa::MaximumOp>(binary(std::fmax))
+      .add<tosa::MinimumOp>(binary(std::fmin))
+      .add<tosa::PowOp>(binary(std::pow))
+      .add<tosa::GreaterOp>(
+          binary([](double a, double b) -> double { return a > b; }))
+      .add<tosa::GreaterEqualOp>(
+          binary([](double a, double b) -> double { return a >= b; }))
+      .add<tosa::EqualOp>(
+          binary([](double a, double b) -> double { return a == b; }))
+      .add<tosa::SelectOp>(
+          [](Reals x) -> Result { return x[0] != 0.0 ? x[1] : x[2]; });
+}
+
+std::optional<ScalarFunction> reference::makeTosaFunction(Operation *op) {
+  static const Functions tables[] = {functionsOfOne(), functionsOfMore()};
+  for (const Functions &functions : tables)
+    if (auto *function = functions.find(op))
+      return *function;
+  if (auto cast = dyn_cast<tosa::CastOp>(op))
+    return makeCast(cast);
+  return std::nullopt;
 }
 
 /// Sizes of one stretch to the others; a tensor of one element to any rank.
