@@ -8,6 +8,7 @@
 #include "LowerToHost.h"
 
 #include "stem-c/Runtime.h"
+#include "stem/Transforms/OptionChecks.h"
 #include "stem/Transforms/Passes.h"
 
 #include "mlir/Conversion/AffineToStandard/AffineToStandard.h"
@@ -97,12 +98,8 @@ static LogicalResult checkStemOp(Operation *op) {
   return success();
 }
 
-static LogicalResult checkOp(Operation *op) {
-  if (isa_and_nonnull<ModuleOp>(op->getParentOp()) &&
-      !isa<func::FuncOp, memref::GlobalOp, ParamOp, TableOp>(op))
-    return op->emitOpError("stands outside of a function");
-  if (isa<StemDialect>(op->getDialect()))
-    return checkStemOp(op);
+/// The op would become a call that the runtime does not answer.
+static LogicalResult checkCalls(Operation *op) {
   if (isa<memref::AllocOp, memref::AllocaOp, memref::DeallocOp,
           memref::ReallocOp>(op))
     return op->emitOpError("is left: compiled code allocates nothing, run "
@@ -123,10 +120,11 @@ static LogicalResult checkOp(Operation *op) {
           !cast<MemRefType>(buffer.getType()).getLayout().isIdentity())
         return op->emitOpError("of strided buffers would become a library "
                                "call: run stem-vectorize first");
-    return success();
   }
-  if (isa<scf::ForallOp, scf::ParallelOp>(op))
-    return op->emitOpError("is left: run stem-outline-parallel first");
+  return success();
+}
+
+static LogicalResult checkFunction(Operation *op) {
   if (auto function = dyn_cast<func::FuncOp>(op)) {
     if (function.isExternal())
       return op->emitOpError("has no body: compiled code calls nothing but "
@@ -134,7 +132,6 @@ static LogicalResult checkOp(Operation *op) {
     if (function.getSymName().starts_with("stem_"))
       return op->emitOpError("has a name of the runtime: those that begin "
                              "with 'stem_' are taken");
-    return success();
   }
   if (auto call = dyn_cast<func::CallOp>(op)) {
     auto callee = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(
@@ -142,8 +139,20 @@ static LogicalResult checkOp(Operation *op) {
     if (callee && callee->hasAttr(StemDialect::kEntryAttr))
       return op->emitOpError("calls an entry: entries are called by the "
                              "runtime alone");
-    return success();
   }
+  return success();
+}
+
+static LogicalResult checkOp(Operation *op) {
+  if (isa_and_nonnull<ModuleOp>(op->getParentOp()) &&
+      !isa<func::FuncOp, memref::GlobalOp, ParamOp, TableOp>(op))
+    return op->emitOpError("stands outside of a function");
+  if (isa<StemDialect>(op->getDialect()))
+    return checkStemOp(op);
+  if (failed(checkCalls(op)) || failed(checkFunction(op)))
+    return failure();
+  if (isa<scf::ForallOp, scf::ParallelOp>(op))
+    return op->emitOpError("is left: run stem-outline-parallel first");
   if (isa<ModuleOp>(op))
     return success();
   if (isa<affine::AffineDialect, arith::ArithDialect, cf::ControlFlowDialect,
@@ -198,6 +207,11 @@ namespace {
 struct LowerToHostPass
     : public stem::impl::StemLowerToHostPassBase<LowerToHostPass> {
   using StemLowerToHostPassBase::StemLowerToHostPassBase;
+
+  LogicalResult initialize(MLIRContext *context) override {
+    return checkOption(
+        context, isa, {.least = STEM_ISA_NATIVE, .most = STEM_ISA_AVX512_BF16});
+  }
 
   void runOnOperation() override {
     if (failed(lower(getOperation())))

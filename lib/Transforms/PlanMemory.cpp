@@ -13,6 +13,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "stem/Dialect/Stem/Count.h"
 #include "stem/Dialect/Stem/StemDialect.h"
 #include "stem/Transforms/Passes.h"
 
@@ -149,6 +150,7 @@ private:
   LogicalResult planFunction(func::FuncOp function);
   LogicalResult addBuffer(func::FuncOp function, Operation *alloc);
   LogicalResult findLifetimes(func::FuncOp function);
+  FailureOr<Count> setRegion(Buffer &buffer);
   LogicalResult setSize(func::FuncOp function, Buffer &buffer);
   LogicalResult addArguments(func::FuncOp function);
   void placeBuffers(func::FuncOp function);
@@ -257,21 +259,20 @@ LogicalResult PlanMemoryPass::addBuffer(func::FuncOp function,
   return success();
 }
 
-/// Sets the region and the bytes, from the static sizes and what the one
-/// dynamic size counts.
-LogicalResult PlanMemoryPass::setSize(func::FuncOp function, Buffer &buffer) {
+/// Sets the region and what the one dynamic size counts. Gives the bytes of
+/// one unit of it.
+FailureOr<Count> PlanMemoryPass::setRegion(Buffer &buffer) {
   MemRefType type = buffer.type;
-  int64_t bytes = type.getElementType().isIndex()
-                      ? 8
-                      : llvm::divideCeil(type.getElementTypeBitWidth(), 8u);
-  bool overflow = false;
+  Count bytes = type.getElementType().isIndex()
+                    ? 8
+                    : llvm::divideCeil(type.getElementTypeBitWidth(), 8u);
   for (int64_t size : type.getShape())
     if (!ShapedType::isDynamic(size))
-      overflow |= llvm::MulOverflow(bytes, size, bytes);
+      bytes *= size;
   buffer.region = buffer.forall ? Scratch : Fixed;
   for (Value size : buffer.alloc->getOperands()) {
     if (std::optional<int64_t> bound = upperBound(size)) {
-      overflow |= llvm::MulOverflow(bytes, *bound, bytes);
+      bytes *= *bound;
       continue;
     }
     RowKind kind = rowKinds.ofSize(size);
@@ -289,23 +290,30 @@ LogicalResult PlanMemoryPass::setSize(func::FuncOp function, Buffer &buffer) {
     buffer.rows = size;
     buffer.region = kind == RowKind::Tokens ? Tokens : Outputs;
   }
-  int64_t unit = unitAlignment(function, buffer.region);
-  overflow |= bytes > std::numeric_limits<int64_t>::max() - unit;
-  if (!overflow)
-    bytes = llvm::alignTo(bytes, unit);
-  if (!overflow && buffer.forall && buffer.region != Scratch) {
+  return bytes;
+}
+
+/// Sets the region and the bytes.
+LogicalResult PlanMemoryPass::setSize(func::FuncOp function, Buffer &buffer) {
+  FailureOr<Count> unit = setRegion(buffer);
+  if (failed(unit))
+    return failure();
+  // No frame comes near this, and sums of such sizes cannot overflow.
+  constexpr int64_t largest = int64_t(1) << 48;
+  int64_t bytes = std::min(unit->get(), largest + 1);
+  bytes = llvm::alignTo(bytes, unitAlignment(function, buffer.region));
+  if (buffer.forall && buffer.region != Scratch) {
     std::optional<int64_t> tasks = staticTasks(buffer.forall);
     if (!tasks)
       return buffer.alloc->emitOpError()
              << "cannot be planned: in a parallel loop a buffer has a static "
                 "size, unless the loop has a static number of tasks";
     buffer.taskBytes = bytes;
-    overflow |= llvm::MulOverflow(bytes, *tasks, bytes);
+    bytes = (Count(bytes) * *tasks).get();
   }
-  // No frame comes near this, and sums of such sizes cannot overflow.
-  if (overflow || bytes > (int64_t(1) << 48))
+  if (bytes > largest)
     return buffer.alloc->emitOpError()
-           << "cannot be planned: " << type << " is too large";
+           << "cannot be planned: " << buffer.type << " is too large";
   buffer.place.bytes = bytes;
   return success();
 }

@@ -16,7 +16,7 @@
 using namespace mlir;
 using namespace stem;
 
-LogicalResult RowKinds::run(ModuleOp module) {
+LogicalResult RowKinds::findCalls(ModuleOp module) {
   SymbolTable symbols(module);
   for (auto function : module.getOps<func::FuncOp>()) {
     WalkResult walk = function.walk([&](func::CallOp call) {
@@ -33,6 +33,12 @@ LogicalResult RowKinds::run(ModuleOp module) {
     if (walk.wasInterrupted())
       return failure();
   }
+  return success();
+}
+
+LogicalResult RowKinds::run(ModuleOp module) {
+  if (failed(findCalls(module)))
+    return failure();
   for (auto function : module.getOps<func::FuncOp>())
     if (failed(visit(function)))
       return failure();
@@ -41,29 +47,31 @@ LogicalResult RowKinds::run(ModuleOp module) {
   llvm::DenseMap<Operation *, SmallVector<func::CallOp>> callers;
   for (func::FuncOp function : callersFirst) {
     auto &kind = kinds[function];
-    bool isRoot = callers[function].empty() &&
-                  !function->hasAttr(StemDialect::kEntryAttr);
-    kind.assign(function.getNumArguments(),
-                isRoot ? RowKind::Tokens : RowKind::Unknown);
-    for (unsigned i = 0; i < kind.size(); ++i) {
-      auto type = dyn_cast<MemRefType>(function.getArgumentTypes()[i]);
-      if (!type || type.getRank() == 0 || !type.isDynamicDim(0)) {
-        kind[i] = RowKind::Unknown;
-        continue;
-      }
-      for (auto [index, call] : llvm::enumerate(callers[function])) {
-        RowKind seen = ofDim(call.getOperand(i), 0);
-        kind[i] = index == 0 || seen == kind[i] ? seen : RowKind::Unknown;
-        if (kind[i] == RowKind::Unknown)
-          break;
-      }
-    }
+    for (unsigned i = 0; i < function.getNumArguments(); ++i)
+      kind.push_back(ofArgument(function, i, callers[function]));
     if (failed(readAttributes(function)))
       return failure();
     for (func::CallOp call : calls[function])
       callers[callees[call]].push_back(call);
   }
   return success();
+}
+
+/// What all callers pass; tokens where nothing calls a function that is no
+/// entry.
+RowKind RowKinds::ofArgument(func::FuncOp function, unsigned number,
+                             ArrayRef<func::CallOp> callers) const {
+  auto type = dyn_cast<MemRefType>(function.getArgumentTypes()[number]);
+  if (!type || type.getRank() == 0 || !type.isDynamicDim(0))
+    return RowKind::Unknown;
+  if (callers.empty())
+    return function->hasAttr(StemDialect::kEntryAttr) ? RowKind::Unknown
+                                                      : RowKind::Tokens;
+  RowKind kind = ofDim(callers.front()->getOperand(number), 0);
+  for (func::CallOp call : callers.drop_front())
+    if (ofDim(call->getOperand(number), 0) != kind)
+      return RowKind::Unknown;
+  return kind;
 }
 
 LogicalResult RowKinds::readAttributes(func::FuncOp function) {

@@ -41,6 +41,9 @@ public:
   mlir::Value findArgument(mlir::func::FuncOp function, RowKind kind) const;
 
 private:
+  mlir::LogicalResult findCalls(mlir::ModuleOp module);
+  RowKind ofArgument(mlir::func::FuncOp function, unsigned number,
+                     llvm::ArrayRef<mlir::func::CallOp> callers) const;
   mlir::LogicalResult readAttributes(mlir::func::FuncOp function);
   mlir::LogicalResult visit(mlir::func::FuncOp function);
 
