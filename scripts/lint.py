@@ -88,9 +88,10 @@ def library_flags(path, lines):
 
 @rule("tools/*.cpp")
 def tool_flags(path, lines):
+    # One letter, as in -o, is what every tool has.
     text = "\n".join(lines)
     for found in re.finditer(
-            r"\bcl::(?:opt|list)<[^;]*?\(\s*\"([^\"]+)\"", text):
+            r"\bcl::(?:opt|list)<[^;]*?>\s*\w+\(\s*\"([^\"]{2,})\"", text):
         if not found.group(1).startswith("stem-"):
             yield (text.count("\n", 0, found.start(1)) + 1,
                    f"flag '{found.group(1)}' does not begin with 'stem-'")
@@ -300,6 +301,8 @@ EXAMPLES = [
      "Option<int> x;"),
     (tool_flags, "tools/a/a.cpp", "llvm::cl::opt<bool> x(\n  \"dump\");",
      "llvm::cl::opt<bool> x(\n  \"stem-dump\");"),
+    (tool_flags, "tools/a/a.cpp", "cl::opt<A<int>> x(\"dump\");",
+     "cl::opt<bool> x(\"o\", cl::desc(\"a\"));"),
     (pass_names, "include/a.td", "Option<\"a\",\n \"block\", \"bool\", \"\">",
      "Option<\"a\",\n \"stem-block\", \"bool\", \"\">"),
     (pass_names, "include/a.td", "def A : Pass<\"fuse\", \"ModuleOp\">",
