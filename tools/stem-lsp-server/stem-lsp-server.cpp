@@ -8,6 +8,7 @@
 // Speaks the Language Server Protocol on standard input and output: errors
 // while typing, definitions and uses of values and symbols, and hover text.
 
+#include "Guard.h"
 #include "Registration.h"
 
 #include "mlir/IR/MLIRContext.h"
@@ -15,6 +16,7 @@
 #include "mlir/Tools/mlir-lsp-server/MlirLspServerMain.h"
 
 int main(int argc, char **argv) {
+  stem::guardAgainstCrashes("stem-lsp-server");
   mlir::DialectRegistry registry;
   stem::registerDialects(registry);
   return mlir::failed(mlir::MlirLspServerMain(argc, argv, registry));

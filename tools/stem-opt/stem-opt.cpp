@@ -5,8 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Guard.h"
 #include "Registration.h"
 
+#include "stem/Support/Process.h"
 #include "stem/Transforms/Pipelines.h"
 
 #include "mlir/IR/MLIRContext.h"
@@ -17,6 +19,7 @@
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Program.h"
+#include "llvm/Support/Signals.h"
 #include "llvm/Support/ToolOutputFile.h"
 
 using namespace mlir;
@@ -139,12 +142,10 @@ static LogicalResult run(int argc, char **argv, StringRef inputFile,
     return success();
   });
 
-  std::string error;
-  std::unique_ptr<llvm::MemoryBuffer> input = openInputFile(inputFile, &error);
-  if (!input) {
-    llvm::errs() << "stem-opt: " << error << "\n";
+  std::unique_ptr<llvm::MemoryBuffer> input = readInput(inputFile);
+  if (!input)
     return failure();
-  }
+  std::string error;
   std::unique_ptr<llvm::ToolOutputFile> output =
       openOutputFile(outputFile, &error);
   if (!output) {
@@ -158,7 +159,11 @@ static LogicalResult run(int argc, char **argv, StringRef inputFile,
 }
 
 int main(int argc, char **argv) {
+  guardAgainstCrashes("stem-opt");
+  openStandardDescriptors();
   llvm::InitLLVM init(argc, argv);
+  // After LLVM's own handlers, which know the output file.
+  cleanUpOnSignals(llvm::sys::RunInterruptHandlers);
   stem::registerPasses();
   DialectRegistry registry;
   stem::registerDialects(registry);

@@ -8,7 +8,7 @@
 // PHASE: stem-opt: --stem-compile-to='machine' is not a phase; phases are import, graph, schedule, structured, buffers and target
 
 // RUN: not stem-opt %t.gone 2>&1 | FileCheck %s --check-prefix=GONE
-// GONE: stem-opt: cannot open input file '{{.*}}.gone'
+// GONE: stem-opt: {{.*}}.gone: cannot open input file: 
 // RUN: not stem-opt %s -o %t.gone/out.mlir 2>&1 | FileCheck %s --check-prefix=OUTPUT
 // OUTPUT: stem-opt: cannot open output file
 // RUN: stem-opt --show-dialects | FileCheck %s --check-prefix=DIALECTS
