@@ -113,10 +113,18 @@ struct InterpretPass : public stem::impl::StemInterpretPassBase<InterpretPass> {
                << "there is no function '" << function << "' to interpret";
       return interpret(target);
     }
-    for (auto target : getOperation().getOps<func::FuncOp>())
-      if (target.isPublic() && !target.isExternal() &&
-          failed(interpret(target)))
+    bool isEmpty = true;
+    for (auto target : getOperation().getOps<func::FuncOp>()) {
+      if (!target.isPublic() || target.isExternal())
+        continue;
+      isEmpty = false;
+      if (failed(interpret(target)))
         return failure();
+    }
+    if (isEmpty)
+      return emitError(getOperation().getLoc(),
+                       "there is no public function to interpret; name one "
+                       "with stem-function");
     return success();
   }
 

@@ -7,6 +7,8 @@
 // RUN: not stem-opt %s --stem-interpret='stem-print=some' 2>&1 | FileCheck %s --check-prefix=PRINT
 // RUN: not stem-opt %s --stem-interpret='stem-max-steps=3' 2>&1 | FileCheck %s --check-prefix=STEPS
 
+// RUN: echo 'func.func private @f() { return }' | not stem-opt --stem-interpret 2>&1 | FileCheck %s --check-prefix=PRIVATE
+// PRIVATE: error: there is no public function to interpret; name one with stem-function
 // MISSING: error: there is no function 'missing' to interpret
 // PRINT: error: stem-print must be summary or full, got 'some'
 // STEPS: error: the interpreter stops after 3 steps; use a smaller program or raise stem-max-steps
