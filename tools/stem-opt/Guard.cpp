@@ -49,12 +49,12 @@ static void reportCrash(void *) {
 }
 
 static void reportFatalError(void *, const char *reason, bool) {
-  errs() << toolName << ": " << reason << "\n";
+  errs() << StringRef(crashMessage).rtrim() << ": " << reason << "\n";
   // The pass manager is about to write the module that a pass crashes on.
   if (CrashRecoveryContext::GetCurrent())
     return;
   sys::RunInterruptHandlers();
-  reportCrash(nullptr);
+  ::_exit(EXIT_FAILURE);
 }
 
 void stem::guardAgainstCrashes(const char *tool) {

@@ -74,6 +74,11 @@ negations = write("negations.mlir", "#map = affine_map<(d0) -> (" +
                   "-" * 10_000_000 + "d0)>")
 refused("negations", ["stem-opt", negations])
 
+elements = write("elements.mlir", "%x = arith.constant 0 : i8\n"
+                 "%0 = tensor.from_elements %x : "
+                 "tensor<9223372036854775807xi8>\n")
+refused("abort", ["stem-opt", elements])
+
 message = b"[" * 1_000_000
 refused("language server", ["stem-lsp-server"], input=(
     b"Content-Length: %d\r\n\r\n" % len(message)) + message)
