@@ -8,6 +8,8 @@
 #include "FileIO.h"
 
 #include "stem/Support/Error.h"
+#include "stem/Support/Files.h"
+#include "stem/Support/Process.h"
 #include "stem/Support/ScratchFolder.h"
 
 #include <algorithm>
@@ -16,7 +18,6 @@
 #include <fcntl.h>
 #include <random>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 using namespace stem;
@@ -24,15 +25,6 @@ using namespace stem;
 namespace {
 
 std::string systemError() { return std::strerror(errno); }
-
-/// Closes on every way out.
-struct Descriptor {
-  int number;
-  ~Descriptor() {
-    if (number >= 0)
-      ::close(number);
-  }
-};
 
 int createExclusive(const std::filesystem::path &path) {
   return ::open(path.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666);
@@ -46,24 +38,21 @@ void syncDescriptor(int descriptor, const std::filesystem::path &path) {
 } // namespace
 
 MappedFile::MappedFile(const std::filesystem::path &path) {
-  Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
-  if (file.number < 0)
-    fail("{}: cannot open: {}", path.string(), systemError());
-  struct stat status;
-  if (::fstat(file.number, &status) != 0 || !S_ISREG(status.st_mode))
-    fail("{}: not a regular file", path.string());
-  if (status.st_size == 0)
+  const FileDescriptor file(openRegularFile(path, size));
+  if (size == 0)
     return;
-  size = static_cast<size_t>(status.st_size);
-  void *address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.number, 0);
+  void *address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
   if (address == MAP_FAILED)
     fail("{}: cannot map {} bytes: {}", path.string(), size, systemError());
   start = static_cast<const std::byte *>(address);
+  nameMapping(start, size, path);
 }
 
 MappedFile::~MappedFile() {
-  if (start)
-    ::munmap(const_cast<std::byte *>(start), size);
+  if (!start)
+    return;
+  forgetMapping(start);
+  ::munmap(const_cast<std::byte *>(start), size);
 }
 
 void MappedFile::release(std::span<const std::byte> part) const {
@@ -132,48 +121,36 @@ void stem::writeAll(int descriptor, std::span<const std::byte> bytes,
 }
 
 void stem::syncPath(const std::filesystem::path &path) {
-  Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
-  if (file.number < 0)
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.get() < 0)
     fail("{}: cannot open to sync: {}", path.string(), systemError());
-  syncDescriptor(file.number, path);
+  syncDescriptor(file.get(), path);
 }
 
 void stem::writeNewFile(const std::filesystem::path &path,
                         std::string_view text) {
-  Descriptor file{createExclusive(path)};
-  if (file.number < 0)
+  const FileDescriptor file(createExclusive(path));
+  if (file.get() < 0)
     fail("{}: cannot create: {}", path.string(), systemError());
-  writeAll(file.number, std::as_bytes(std::span(text)), path);
-  syncDescriptor(file.number, path);
+  writeAll(file.get(), std::as_bytes(std::span(text)), path);
+  syncDescriptor(file.get(), path);
 }
 
 void stem::copyNewFile(const std::filesystem::path &source,
                        const std::filesystem::path &path) {
   const MappedFile from(source);
-  Descriptor file{createExclusive(path)};
-  if (file.number < 0)
+  const FileDescriptor file(createExclusive(path));
+  if (file.get() < 0)
     fail("{}: cannot create: {}", path.string(), systemError());
   // In pieces, so that a copy of a large file does not stay resident.
   constexpr size_t piece = 16 << 20;
   for (size_t at = 0; at < from.bytes().size(); at += piece) {
     const auto part =
         from.bytes().subspan(at, std::min(piece, from.bytes().size() - at));
-    writeAll(file.number, part, path);
+    writeAll(file.get(), part, path);
     from.release(part);
   }
-  syncDescriptor(file.number, path);
-}
-
-std::string stem::printable(std::string_view text) {
-  std::string result;
-  for (const char c : text.substr(0, 200))
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)
-      result += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
-    else
-      result += c;
-  if (text.size() > 200)
-    result += fmt::format("… ({} bytes)", text.size());
-  return result;
+  syncDescriptor(file.get(), path);
 }
 
 std::string stem::foreignFormat(std::span<const std::byte> beginning) {

@@ -8,6 +8,8 @@
 #ifndef STEM_LIB_MODEL_FILEIO_H
 #define STEM_LIB_MODEL_FILEIO_H
 
+#include "stem/Support/Format.h"
+
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -32,7 +34,7 @@ public:
 
 private:
   const std::byte *start = nullptr;
-  size_t size = 0;
+  uint64_t size = 0;
 };
 
 /// ".NAME.tmp-": what the unfinished forms of `path` beside it begin with.
@@ -55,9 +57,6 @@ void writeNewFile(const std::filesystem::path &path, std::string_view text);
 /// Copies into a file that does not exist yet, and syncs it.
 void copyNewFile(const std::filesystem::path &source,
                  const std::filesystem::path &path);
-
-/// `text` fit for a message: control characters escaped, cut after 200 bytes.
-std::string printable(std::string_view text);
 
 /// What a file with this beginning is when it is plainly something else ("a Git
 /// LFS pointer: run `git lfs pull` …"); empty when it is nothing known.

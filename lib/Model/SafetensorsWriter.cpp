@@ -75,21 +75,22 @@ SafetensorsWriter::SafetensorsWriter(
     : path(std::move(path)), declarations(std::move(tensors)) {
   const std::string header = headerText(declarations, metadata, dataBytes);
   headerBytes = header.size();
-  descriptor = createTemporary(this->path, temporaryPath);
+  temporary = std::make_unique<UnfinishedPath>([&] {
+    std::filesystem::path created;
+    descriptor = createTemporary(this->path, created);
+    return created;
+  });
   try {
     writeAll(descriptor, std::as_bytes(std::span(header)), this->path);
   } catch (...) {
     ::close(descriptor);
-    ::unlink(temporaryPath.c_str());
     throw;
   }
 }
 
 SafetensorsWriter::~SafetensorsWriter() {
-  if (descriptor < 0)
-    return;
-  ::close(descriptor);
-  ::unlink(temporaryPath.c_str());
+  if (descriptor >= 0)
+    ::close(descriptor);
 }
 
 void SafetensorsWriter::write(std::span<const std::byte> bytes) {
@@ -110,9 +111,12 @@ void SafetensorsWriter::finish() {
   }
   if (::fsync(descriptor) != 0)
     fail("{}: cannot sync to disk: {}", path.string(), std::strerror(errno));
-  if (::rename(temporaryPath.c_str(), path.c_str()) != 0)
-    fail("{}: cannot rename {} to it: {}", path.string(),
-         temporaryPath.string(), std::strerror(errno));
+  uninterrupted([&] {
+    if (::rename(temporary->path().c_str(), path.c_str()) != 0)
+      fail("{}: cannot rename {} to it: {}", path.string(),
+           temporary->path().string(), std::strerror(errno));
+    temporary->keep();
+  });
   ::close(descriptor);
   descriptor = -1;
   syncPath(path.has_parent_path() ? path.parent_path() : ".");

@@ -41,3 +41,58 @@ std::string stem::formatSeconds(double seconds) {
     return fmt::format("{:.3g} s", seconds);
   return fmt::format("{:.3g} min", seconds / 60.0);
 }
+
+/// Length of the control character at the beginning of `text`: one byte, or two
+/// for U+0080 to U+009F, which terminals take as escapes too; 0 for none.
+static size_t controlLength(std::string_view text) {
+  const auto first = static_cast<unsigned char>(text[0]);
+  if (first < 0x20 || first == 0x7f)
+    return 1;
+  return first == 0xc2 && text.size() > 1 &&
+                 static_cast<unsigned char>(text[1]) < 0xa0
+             ? 2
+             : 0;
+}
+
+static std::string escapeControls(std::string_view text,
+                                  std::string_view kept) {
+  std::string result;
+  while (!text.empty()) {
+    size_t length = controlLength(text);
+    if (length == 0 || kept.find(text[0]) != std::string_view::npos) {
+      result += text[0];
+      length = 1;
+    } else {
+      for (const char c : text.substr(0, length))
+        result += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+    }
+    text.remove_prefix(length);
+  }
+  return result;
+}
+
+/// Where a cut leaves whole characters of UTF-8, at or before `length`.
+static size_t cutBefore(std::string_view text, size_t length) {
+  while (length > 0 &&
+         (static_cast<unsigned char>(text[length]) & 0xc0) == 0x80)
+    --length;
+  return length;
+}
+
+std::string stem::printable(std::string_view text) {
+  constexpr size_t limit = 200;
+  if (text.size() <= limit)
+    return escapeControls(text, "");
+  return escapeControls(text.substr(0, cutBefore(text, limit)), "") +
+         fmt::format("… ({} bytes)", text.size());
+}
+
+std::string stem::visible(std::string_view text) {
+  constexpr size_t limit = 8000, part = 2000;
+  if (text.size() <= limit)
+    return escapeControls(text, "\n\t");
+  const size_t tail = cutBefore(text, text.size() - part);
+  return escapeControls(text.substr(0, cutBefore(text, part)), "\n\t") +
+         fmt::format(" … ({} bytes) … ", text.size()) +
+         escapeControls(text.substr(tail), "\n\t");
+}

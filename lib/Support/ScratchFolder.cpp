@@ -18,20 +18,14 @@
 using namespace stem;
 namespace fs = std::filesystem;
 
-ScratchFolder::ScratchFolder(const fs::path &parent,
-                             const std::string &prefix) {
-  std::string pattern = (parent / (prefix + "XXXXXX")).string();
-  if (!::mkdtemp(pattern.data()))
-    fail("cannot create a folder in {}: {}", parent.string(),
-         std::strerror(errno));
-  folder = pattern;
-}
-
-ScratchFolder::~ScratchFolder() {
-  std::error_code ignored;
-  if (!isKept)
-    fs::remove_all(folder, ignored);
-}
+ScratchFolder::ScratchFolder(const fs::path &parent, const std::string &prefix)
+    : folder([&] {
+        std::string pattern = (parent / (prefix + "XXXXXX")).string();
+        if (!::mkdtemp(pattern.data()))
+          fail("cannot create a folder in {}: {}", parent.string(),
+               std::strerror(errno));
+        return fs::path(pattern);
+      }) {}
 
 std::unique_ptr<ScratchFolder>
 ScratchFolder::tryMake(const fs::path &parent, const std::string &prefix) {

@@ -9,6 +9,7 @@
 #define STEM_MODEL_SAFETENSORS_H
 
 #include "stem/Model/DType.h"
+#include "stem/Support/UnfinishedPath.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -119,7 +120,7 @@ public:
 
 private:
   std::filesystem::path path;
-  std::filesystem::path temporaryPath;
+  std::unique_ptr<UnfinishedPath> temporary;
   std::vector<TensorDeclaration> declarations;
   int descriptor = -1;
   uint64_t headerBytes = 0;

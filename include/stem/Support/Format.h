@@ -9,6 +9,7 @@
 #define STEM_SUPPORT_FORMAT_H
 
 #include <string>
+#include <string_view>
 
 namespace stem {
 
@@ -20,6 +21,13 @@ std::string formatCount(double count);
 
 /// Seconds with three digits in the unit that reads best.
 std::string formatSeconds(double seconds);
+
+/// `text` fit for a message: control characters escaped, cut after 200 bytes.
+std::string printable(std::string_view text);
+
+/// The same for a whole message: lines and tabs stay, and of a very long one
+/// the middle goes.
+std::string visible(std::string_view text);
 
 } // namespace stem
 

@@ -8,6 +8,8 @@
 #ifndef STEM_SUPPORT_SCRATCHFOLDER_H
 #define STEM_SUPPORT_SCRATCHFOLDER_H
 
+#include "stem/Support/UnfinishedPath.h"
+
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -15,27 +17,23 @@
 namespace stem {
 
 /// A new folder PREFIXxxxxxx with letters of its own, for this user alone. It
-/// goes with the object, and all that is in it.
+/// goes with the object or the process, and all that is in it.
 class ScratchFolder {
 public:
   /// Throws when `parent` does not take it.
   ScratchFolder(const std::filesystem::path &parent, const std::string &prefix);
-  ScratchFolder(const ScratchFolder &) = delete;
-  ScratchFolder &operator=(const ScratchFolder &) = delete;
-  ~ScratchFolder();
 
   /// Null when `parent` does not take it.
   static std::unique_ptr<ScratchFolder>
   tryMake(const std::filesystem::path &parent, const std::string &prefix);
 
-  const std::filesystem::path &path() const { return folder; }
+  const std::filesystem::path &path() const { return folder.path(); }
 
   /// The folder stays.
-  void keep() { isKept = true; }
+  void keep() { folder.keep(); }
 
 private:
-  std::filesystem::path folder;
-  bool isKept = false;
+  UnfinishedPath folder;
 };
 
 /// The system's folder for temporary files.

@@ -9,6 +9,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <sys/stat.h>
 #include <unistd.h>
 
 using namespace stem;
@@ -51,6 +52,19 @@ TEST_F(TokenizerFolder, Facts) {
 
   write("chat_template.jinja", std::string("J"));
   EXPECT_EQ(Tokenizer::fromFolder(folder).chatTemplate(), "J");
+}
+
+// To open a pipe would wait for ever.
+TEST_F(TokenizerFolder, PipesInPlaceOfFiles) {
+  for (const char *name :
+       {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
+        "generation_config.json", "chat_template.jinja"}) {
+    write("tokenizer.json", tinyBytes());
+    fs::remove(folder / name);
+    ASSERT_EQ(::mkfifo((folder / name).c_str(), 0600), 0);
+    EXPECT_THAT_ERROR(Tokenizer::fromFolder(folder), "not a regular file");
+    fs::remove(folder / name);
+  }
 }
 
 TEST_F(TokenizerFolder, ConfigSpeaksWhereGenerationConfigIsSilent) {

@@ -1,0 +1,56 @@
+//===- Files.h - Opening files that others made -----------------*- C++ -*-===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEM_SUPPORT_FILES_H
+#define STEM_SUPPORT_FILES_H
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace stem {
+
+/// An open file; closes on every way out.
+class FileDescriptor {
+public:
+  explicit FileDescriptor(int number) : number(number) {}
+  FileDescriptor(const FileDescriptor &) = delete;
+  FileDescriptor &operator=(const FileDescriptor &) = delete;
+  ~FileDescriptor();
+  int get() const { return number; }
+
+private:
+  int number;
+};
+
+/// Opens a regular file for reading and gives its descriptor and size. Anything
+/// else is an Error at once: a pipe or a device would let the process wait.
+int openRegularFile(const std::filesystem::path &path, uint64_t &size);
+
+/// The whole of a regular file of at most `limit` bytes.
+std::string readWholeFile(const std::filesystem::path &path, uint64_t limit);
+
+/// Writes a file whole: under another name beside it, then renamed, so that
+/// `path` is never a cut file. Makes no promise about power failures.
+void replaceFile(const std::filesystem::path &path, std::string_view text);
+
+/// Whether something is at `path`, links followed. An Error where that cannot
+/// be found out: the name is too long, links form a circle, a folder on the way
+/// may not be entered.
+bool pathExists(const std::filesystem::path &path);
+/// Whether a folder is at `path`; errors as above.
+bool isFolder(const std::filesystem::path &path);
+
+/// Whether `path` is `folder` or lies below it, links followed; neither has to
+/// be there.
+bool liesWithin(const std::filesystem::path &path,
+                const std::filesystem::path &folder);
+
+} // namespace stem
+
+#endif // STEM_SUPPORT_FILES_H

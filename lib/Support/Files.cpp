@@ -1,0 +1,127 @@
+//===- Files.cpp - Opening files that others made -------------------------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "stem/Support/Files.h"
+
+#include "stem/Support/Error.h"
+#include "stem/Support/Format.h"
+#include "stem/Support/UnfinishedPath.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+using namespace stem;
+namespace fs = std::filesystem;
+
+FileDescriptor::~FileDescriptor() {
+  if (number >= 0)
+    ::close(number);
+}
+
+int stem::openRegularFile(const fs::path &path, uint64_t &size) {
+  // Opening a pipe for reading waits for a writer unless told not to.
+  const int number =
+      ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (number < 0 && errno == ENXIO) // a socket, a device without a driver
+    fail("{}: not a regular file", path.string());
+  if (number < 0)
+    fail("{}: cannot open: {}", path.string(), std::strerror(errno));
+  struct stat status;
+  if (::fstat(number, &status) != 0 || !S_ISREG(status.st_mode)) {
+    ::close(number);
+    fail("{}: not a regular file", path.string());
+  }
+  size = static_cast<uint64_t>(status.st_size);
+  return number;
+}
+
+std::string stem::readWholeFile(const fs::path &path, uint64_t limit) {
+  uint64_t size;
+  const FileDescriptor file(openRegularFile(path, size));
+  const auto checkSize = [&](uint64_t bytes) {
+    if (bytes > limit)
+      fail("{}: has {}; at most {} can be read at once, split it",
+           path.string(), formatBytes(static_cast<double>(bytes)),
+           formatBytes(static_cast<double>(limit)));
+  };
+  checkSize(size);
+  std::string text;
+  // The size may be wrong: the file grows, or it is one of the system's.
+  for (size_t done = 0;;) {
+    text.resize(std::max<size_t>({text.size(), done + 4096, size + 1}));
+    const ssize_t count =
+        ::read(file.get(), text.data() + done, text.size() - done);
+    if (count < 0 && errno == EINTR)
+      continue;
+    if (count < 0)
+      fail("{}: cannot be read: {}", path.string(), std::strerror(errno));
+    done += static_cast<size_t>(count);
+    checkSize(done);
+    if (count == 0) {
+      text.resize(done);
+      return text;
+    }
+  }
+}
+
+void stem::replaceFile(const fs::path &path, std::string_view text) {
+  int number = -1;
+  const UnfinishedPath unfinished([&] {
+    std::string pattern = path.string() + ".tmp-XXXXXX";
+    number = ::mkostemp(pattern.data(), O_CLOEXEC);
+    if (number < 0)
+      fail("cannot write {}: {}", path.string(), std::strerror(errno));
+    return fs::path(pattern);
+  });
+  const FileDescriptor file(number);
+  ::fchmod(number, 0644);
+  while (!text.empty()) {
+    const ssize_t count = ::write(number, text.data(), text.size());
+    if (count < 0 && errno != EINTR)
+      fail("cannot write {}: {}", path.string(), std::strerror(errno));
+    text.remove_prefix(count < 0 ? 0 : static_cast<size_t>(count));
+  }
+  if (::rename(unfinished.path().c_str(), path.c_str()) != 0)
+    fail("cannot write {}: {}", path.string(), std::strerror(errno));
+}
+
+static fs::file_status statusOf(const fs::path &path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (status.type() == fs::file_type::none ||
+      (error && status.type() != fs::file_type::not_found &&
+       status.type() != fs::file_type::unknown))
+    fail("{}: {}", printable(path.string()), error.message());
+  return status;
+}
+
+bool stem::pathExists(const fs::path &path) {
+  return fs::exists(statusOf(path));
+}
+
+bool stem::isFolder(const fs::path &path) {
+  return fs::is_directory(statusOf(path));
+}
+
+static fs::path canonicalPath(const fs::path &path) {
+  std::error_code error;
+  fs::path result = fs::weakly_canonical(fs::absolute(path), error);
+  if (error)
+    fail("{}: {}", printable(path.string()), error.message());
+  // "a/b/" ends with an empty part.
+  return result.has_filename() ? result : result.parent_path();
+}
+
+bool stem::liesWithin(const fs::path &path, const fs::path &folder) {
+  const fs::path inner = canonicalPath(path), outer = canonicalPath(folder);
+  return std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end())
+             .first == outer.end();
+}

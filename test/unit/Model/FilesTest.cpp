@@ -1,0 +1,111 @@
+//===- FilesTest.cpp - Opening files, messages ----------------------------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "stem/Support/Files.h"
+
+#include "TestFiles.h"
+#include "stem/Support/Format.h"
+
+#include <csignal>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+using namespace stem;
+using namespace stem::test;
+namespace fs = std::filesystem;
+
+namespace {
+
+TEST(Files, readsWholeFiles) {
+  const TemporaryFolder folder;
+  for (const size_t size : {0, 1, 4095, 4096, 4097, 100000}) {
+    const std::string text(size, 'x');
+    writeText(folder / "file", text);
+    EXPECT_EQ(readWholeFile(folder / "file", size), text);
+    if (size > 0)
+      EXPECT_ERROR(readWholeFile(folder / "file", size - 1), "file", "at most");
+  }
+  // Files of the system say that they have no bytes.
+  EXPECT_FALSE(readWholeFile("/proc/self/status", 1 << 20).empty());
+}
+
+TEST(Files, namesTheFileThatCannotBeRead) {
+  const TemporaryFolder folder;
+  EXPECT_ERROR(readWholeFile(folder / "none", 9), "none", "cannot open",
+               "No such file");
+  // The memory at address 0 is not there.
+  EXPECT_ERROR(readWholeFile("/proc/self/mem", 1 << 20), "/proc/self/mem",
+               "cannot be read: Input/output error");
+}
+
+TEST(Files, refusesWhatIsNoRegularFile) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
+  for (const fs::path &path :
+       {folder / "pipe", folder.path(), fs::path("/dev/zero")})
+    EXPECT_ERROR(readWholeFile(path, 9), path.string(), "not a regular file");
+}
+
+TEST(Files, replacesWholeFiles) {
+  const TemporaryFolder folder;
+  replaceFile(folder / "file", "one");
+  replaceFile(folder / "file", "two");
+  EXPECT_EQ(readText(folder / "file"), "two");
+  // A write that fails leaves the file as it was, and nothing beside it.
+  rlimit before;
+  ::getrlimit(RLIMIT_FSIZE, &before);
+  const rlimit few = {1000, before.rlim_max};
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  ::setrlimit(RLIMIT_FSIZE, &few);
+  const std::string message =
+      errorOf([&] { replaceFile(folder / "file", std::string(2000, 'x')); });
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_TRUE(hasAll(message, {"cannot write", "file", "File too large"}));
+  EXPECT_EQ(readText(folder / "file"), "two");
+  EXPECT_EQ(folder.entryCount(), 1u);
+  EXPECT_ERROR(replaceFile(folder.path() / "no" / "file", ""), "no/file",
+               "No such file");
+}
+
+TEST(Files, existence) {
+  const TemporaryFolder folder;
+  EXPECT_FALSE(pathExists(folder / "none"));
+  EXPECT_FALSE(isFolder(folder / "none"));
+  EXPECT_TRUE(isFolder(folder.path()));
+  writeText(folder / "file", "");
+  EXPECT_TRUE(pathExists(folder / "file"));
+  EXPECT_FALSE(pathExists(folder / "file" / "below"));
+  EXPECT_ERROR(pathExists(folder / std::string(256, 'x')),
+               "File name too long");
+  fs::create_symlink("self", folder / "self");
+  EXPECT_ERROR(isFolder(folder / "self"), "self",
+               "Too many levels of symbolic links");
+}
+
+TEST(Messages, escapeControls) {
+  EXPECT_EQ(printable("a\n\x1b[2J\x7f"), "a\\x0a\\x1b[2J\\x7f");
+  EXPECT_EQ(visible("a\n\tb\x1b\r"), "a\n\tb\\x1b\\x0d");
+  // U+009B begins a sequence as the escape character does; é does not.
+  EXPECT_EQ(printable("\xc2\x9b é \xc2"), "\\xc2\\x9b é \xc2");
+}
+
+TEST(Messages, cutLongOnes) {
+  EXPECT_EQ(printable(std::string(200, 'x')), std::string(200, 'x'));
+  EXPECT_EQ(printable(std::string(201, 'x')),
+            std::string(200, 'x') + "… (201 bytes)");
+  // Between characters: this one has two bytes.
+  EXPECT_EQ(printable(std::string(199, 'x') + "é"),
+            std::string(199, 'x') + "… (201 bytes)");
+  EXPECT_EQ(visible(std::string(8000, 'x')), std::string(8000, 'x'));
+  const std::string cut = visible("begin" + std::string(9000, 'x') + "end");
+  EXPECT_LT(cut.size(), 4100u);
+  EXPECT_TRUE(cut.starts_with("beginx") && cut.ends_with("xend"));
+  EXPECT_TRUE(hasAll(cut, {"(9008 bytes)"}));
+}
+
+} // namespace
