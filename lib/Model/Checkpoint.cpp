@@ -8,6 +8,8 @@
 #include "stem/Model/Checkpoint.h"
 
 #include "stem/Support/Error.h"
+#include "stem/Support/Files.h"
+#include "stem/Support/Format.h"
 
 #include <algorithm>
 
@@ -17,21 +19,21 @@ namespace fs = std::filesystem;
 Checkpoint Checkpoint::open(const fs::path &path, const OpenOptions &options) {
   Checkpoint result;
   result.location = path;
-  if (!fs::exists(path))
+  if (!pathExists(path))
     fail("{}: no such file or folder; a Hugging Face folder or a GGUF file was "
          "expected",
-         path.string());
-  if (fs::is_directory(path)) {
+         printable(path.string()));
+  if (isFolder(path)) {
     const fs::path config = path / "config.json";
-    if (!fs::exists(config))
+    if (!pathExists(config))
       fail("{}: there is no config.json; a Hugging Face folder has one",
            path.string());
     result.modelConfig =
         ModelConfig::parse(readModelText(config), config.string());
     const fs::path generation = path / "generation_config.json";
-    if (fs::exists(generation))
-      result.generationEnds =
-          generationEndTokens(readModelText(generation), generation.string());
+    if (pathExists(generation))
+      result.generationEnds = generationEndTokens(
+          readModelText(generation), generation.string(), result.modelConfig);
     result.source = openSafetensorsFolder(path, options);
   } else if (path.extension() == ".safetensors") {
     fail("{}: give the folder that holds this file and config.json",
@@ -41,8 +43,8 @@ Checkpoint Checkpoint::open(const fs::path &path, const OpenOptions &options) {
     const GgufFile &file = *result.ggufFile;
     result.modelConfig = ModelConfig::parse(
         ggufConfigText(file), path.string() + ": config from metadata");
-    result.generationEnds =
-        generationEndTokens(ggufGenerationConfigText(file), path.string());
+    result.generationEnds = generationEndTokens(
+        ggufGenerationConfigText(file), path.string(), result.modelConfig);
     result.source = openGgufTensors(result.ggufFile);
   }
   result.modelWeights =

@@ -162,6 +162,14 @@ constexpr UnsupportedKey unsupportedKeys[] = {
     {"use_qk_norm", Neutral::False},
 };
 
+/// A number beyond int64_t is unsigned; to read it as signed would wrap.
+bool isInt32(const ordered_json &value) {
+  return value.is_number_unsigned()
+             ? value.get<uint64_t>() <= INT32_MAX
+             : value.is_number_integer() && value.get<int64_t>() >= INT32_MIN &&
+                   value.get<int64_t>() <= INT32_MAX;
+}
+
 bool isNeutral(const ordered_json &value, Neutral neutral) {
   switch (neutral) {
   case Neutral::Null:
@@ -262,8 +270,7 @@ std::optional<int64_t> ConfigReader::integer(const std::string &key) {
   const ordered_json *value = find(key);
   if (!value)
     return std::nullopt;
-  if (!value->is_number_integer() || value->get<int64_t>() > INT32_MAX ||
-      value->get<int64_t>() < INT32_MIN)
+  if (!isInt32(*value))
     wrongValue(key, *value, "a 32-bit integer");
   return value->get<int64_t>();
 }
@@ -286,13 +293,8 @@ ConfigReader::integers(const std::string &key) {
   const ordered_json *value = find(key);
   if (!value)
     return std::nullopt;
-  const bool isList =
-      value->is_array() &&
-      std::all_of(value->begin(), value->end(), [](const ordered_json &item) {
-        return item.is_number_integer();
-      });
-  if (!isList)
-    wrongValue(key, *value, "a list of integers");
+  if (!value->is_array() || !std::all_of(value->begin(), value->end(), isInt32))
+    wrongValue(key, *value, "a list of 32-bit integers");
   return value->get<std::vector<int64_t>>();
 }
 

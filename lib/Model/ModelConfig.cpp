@@ -195,10 +195,26 @@ void readNormAndActivation(ConfigReader &reader, ModelConfig &config) {
              printable(*activation));
 }
 
+/// Without the ids that have no row, which never come.
+std::vector<int64_t> idsOfModel(std::vector<int64_t> ids,
+                                const std::string &file, ModelConfig &config) {
+  std::erase_if(ids, [&](int64_t id) {
+    const bool isNone = id < 0 || static_cast<uint64_t>(id) >= config.vocabSize;
+    if (isNone)
+      config.warnings.push_back(fmt::format(
+          "{}: \"eos_token_id\": {} is no id of the model, whose tables have "
+          "{} rows; it is left out",
+          file, id, config.vocabSize));
+    return isNone;
+  });
+  return ids;
+}
+
 void readTokensAndType(ConfigReader &reader, ModelConfig &config) {
   config.bosToken = reader.integer("bos_token_id");
   config.padToken = reader.integer("pad_token_id");
-  config.eosTokens = reader.integerOrList("eos_token_id");
+  config.eosTokens =
+      idsOfModel(reader.integerOrList("eos_token_id"), reader.file(), config);
   for (const char *key : {"dtype", "torch_dtype"}) {
     const auto name = reader.text(key);
     if (!name || config.dtype)
@@ -254,7 +270,9 @@ ModelConfig ModelConfig::parse(std::string_view text, const std::string &name) {
 }
 
 std::vector<int64_t> stem::generationEndTokens(std::string_view text,
-                                               const std::string &name) {
+                                               const std::string &name,
+                                               ModelConfig &config) {
   const ordered_json json = parseJsonObject(text, name);
-  return ConfigReader(json, name).integerOrList("eos_token_id");
+  return idsOfModel(ConfigReader(json, name).integerOrList("eos_token_id"),
+                    name, config);
 }

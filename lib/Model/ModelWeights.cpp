@@ -64,11 +64,9 @@ void Resolver::checkShape(const TensorInfo &info, const Shape &shape) const {
 const TensorInfo &Resolver::requireInfo(const std::string &name,
                                         const Shape &shape) {
   const TensorInfo *info = source.find(name);
-  if (!info) {
-    const std::string reason = source.missingReason(name);
-    fail("{}: tensor \"{}\" {} is missing{}{}", source.description(), name,
-         formatShape(shape), reason.empty() ? "" : ": ", reason);
-  }
+  if (!info)
+    fail("{}: tensor \"{}\" {} is missing", source.description(), name,
+         formatShape(shape));
   checkShape(*info, shape);
   used.insert(name);
   return *info;
@@ -114,7 +112,7 @@ void Resolver::resolveHead() {
   result.finalNorm = require("model.norm.weight", {config.hiddenSize});
   result.isHeadTied = config.tieEmbeddings;
   if (!config.tieEmbeddings) {
-    if (!source.find(head) && source.missingReason(head).empty())
+    if (!source.find(head))
       fail("{}: tensor \"{}\" is missing and config.json does not tie it; if "
            "the "
            "head is the embedding, set \"tie_word_embeddings\": true",

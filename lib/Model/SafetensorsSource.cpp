@@ -10,6 +10,7 @@
 #include "stem/Model/Safetensors.h"
 #include "stem/Model/TensorSource.h"
 #include "stem/Support/Error.h"
+#include "stem/Support/Files.h"
 
 #include <algorithm>
 #include <set>
@@ -45,9 +46,6 @@ public:
   }
 
   void warn(std::string text) { warningList.push_back(std::move(text)); }
-  void explainMissing(const std::string &tensor, std::string reason) {
-    missingReasons.emplace(tensor, std::move(reason));
-  }
 
   /// Sorts what addFile found; a name in two files is an Error.
   void finish() {
@@ -98,9 +96,13 @@ void checkShardName(const std::string &file, const std::string &index) {
 
 std::vector<fs::path> safetensorsFilesOf(const fs::path &folder) {
   std::vector<fs::path> result;
-  for (const auto &entry : fs::directory_iterator(folder))
-    if (entry.path().extension() == ".safetensors")
-      result.push_back(entry.path());
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end;
+       it.increment(error))
+    if (it->path().extension() == ".safetensors")
+      result.push_back(it->path());
+  if (error)
+    fail("{}: cannot be listed: {}", folder.string(), error.message());
   std::sort(result.begin(), result.end());
   return result;
 }
@@ -170,15 +172,11 @@ void addIndexed(SafetensorsSource &source, const fs::path &folder) {
       return isHere;
     });
   }
-  for (const IndexEntry &entry : entries) {
-    if (present.count(entry.tensor))
-      continue;
-    std::string reason = fmt::format(
-        "{} says that tensor \"{}\" is in {}, but that file does not have it",
-        indexPath.string(), printable(entry.tensor), printable(entry.file));
-    source.warn(reason);
-    source.explainMissing(entry.tensor, std::move(reason));
-  }
+  for (const IndexEntry &entry : entries)
+    if (!present.count(entry.tensor))
+      fail("{} says that tensor \"{}\" is in {}, but that file does not have "
+           "it; download both again",
+           indexPath.string(), printable(entry.tensor), printable(entry.file));
 }
 
 } // namespace
@@ -210,8 +208,8 @@ stem::openSafetensorsFolder(const fs::path &folder,
                             const OpenOptions &options) {
   auto source = std::make_unique<SafetensorsSource>(folder.string());
   const auto all = [](const std::string &) { return true; };
-  const bool hasSingle = fs::exists(folder / singleName);
-  const bool hasIndex = fs::exists(folder / indexName);
+  const bool hasSingle = pathExists(folder / singleName);
+  const bool hasIndex = pathExists(folder / indexName);
   const auto files = safetensorsFilesOf(folder);
   if (options.ignoreIndex && !files.empty()) {
     for (const fs::path &path : files) {
@@ -252,10 +250,11 @@ void stem::checkModelFile(const fs::path &path) {
   const fs::path target = fs::canonical(path, error);
   if (error)
     fail("{}: {}", path.string(),
-         fs::is_symlink(path) ? "a link to a file that is not there; download "
-                                "it again"
-                              : "the file is not there");
-  if (!fs::is_regular_file(target))
+         error != std::errc::no_such_file_or_directory ? error.message()
+         : fs::is_symlink(fs::symlink_status(path, error))
+             ? "a link to a file that is not there; download it again"
+             : "the file is not there");
+  if (!fs::is_regular_file(target, error))
     fail("{}: not a regular file", path.string());
   const fs::path folder =
       fs::canonical(path.has_parent_path() ? path.parent_path() : ".");

@@ -49,14 +49,7 @@ const TensorInfo *TensorSource::find(std::string_view name) const {
 const TensorInfo &TensorSource::get(std::string_view name) const {
   if (const TensorInfo *info = find(name))
     return *info;
-  const std::string reason = missingReason(name);
-  fail("{}: there is no tensor \"{}\"{}{}", origin, printable(name),
-       reason.empty() ? "" : ": ", reason);
-}
-
-std::string TensorSource::missingReason(std::string_view name) const {
-  const auto found = missingReasons.find(name);
-  return found == missingReasons.end() ? std::string() : found->second;
+  fail("{}: there is no tensor \"{}\"", origin, printable(name));
 }
 
 /// Calls visit(stored bytes, number of rows) for runs of rows that lie one

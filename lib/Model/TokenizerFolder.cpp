@@ -8,6 +8,7 @@
 #include "FileIO.h"
 #include "TokenizerJson.h"
 #include "stem/Model/Tokenizer.h"
+#include "stem/Support/Files.h"
 
 namespace stem {
 
@@ -26,11 +27,11 @@ static std::string readText(const fs::path &path) {
   const char *advice =
       "make it with the transformers library: "
       "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)";
-  if (fs::exists(folder / "tokenizer.model"))
+  if (pathExists(folder / "tokenizer.model"))
     fail("{}: has tokenizer.model (SentencePiece) but not tokenizer.json, "
          "which Stem reads; {}",
          folder.string(), advice);
-  if (fs::exists(folder / "vocab.json"))
+  if (pathExists(folder / "vocab.json"))
     fail("{}: has vocab.json but not tokenizer.json, which Stem reads; {}",
          folder.string(), advice);
   fail("{}: tokenizer.json is missing; copy it from the model's repository",
@@ -76,7 +77,7 @@ public:
   }
 
   std::optional<std::string> chatTemplate() {
-    if (fs::exists(folder / "chat_template.jinja"))
+    if (pathExists(folder / "chat_template.jinja"))
       return readText(folder / "chat_template.jinja");
     std::optional<std::string> result;
     read("tokenizer_config.json", [&](const JsonNode &root) {
@@ -99,7 +100,7 @@ public:
 private:
   template <typename Use> void read(const char *file, Use use) {
     fs::path path = folder / file;
-    if (!fs::exists(path))
+    if (!pathExists(path))
       return;
     nlohmann::json json = parseJson(readText(path), path.string());
     JsonNode root(json, path.string());
@@ -114,11 +115,11 @@ private:
 } // namespace
 
 Tokenizer Tokenizer::fromFolder(const fs::path &folder) {
-  if (!fs::is_directory(folder))
+  if (!isFolder(folder))
     fail("{}: not a folder; expected one that holds tokenizer.json",
          folder.string());
   fs::path path = folder / "tokenizer.json";
-  if (!fs::exists(path))
+  if (!pathExists(path))
     failWithoutJson(folder);
   Tokenizer tokenizer = fromJson(readText(path), path.string());
 

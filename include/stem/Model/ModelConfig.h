@@ -149,9 +149,11 @@ std::string configWithDType(const std::string &text, DType dtype);
 /// The Python file that a converted folder's auto_map points to, without ".py".
 inline constexpr std::string_view modelingModule = "modeling_stem_llama";
 
-/// End tokens of generation_config.json's text; empty when it has none.
+/// End tokens of generation_config.json's text; empty when it has none. An id
+/// that the model has no row for is left out, with a warning in `config`.
 std::vector<int64_t> generationEndTokens(std::string_view text,
-                                         const std::string &name);
+                                         const std::string &name,
+                                         ModelConfig &config);
 
 } // namespace stem
 

@@ -65,10 +65,6 @@ public:
   const std::vector<TensorInfo> &unlisted() const { return unlistedInfos; }
   const std::vector<std::string> &warnings() const { return warningList; }
 
-  /// Why a tensor that an index lists is not here; empty for a tensor that
-  /// nothing mentions.
-  std::string missingReason(std::string_view name) const;
-
   /// Rows [first, first + count) decoded to f32; `out` has count × rowElements
   /// places. Memory use does not depend on the tensor's size.
   void readF32(std::string_view name, uint64_t first, uint64_t count,
@@ -102,7 +98,6 @@ protected:
   std::vector<TensorInfo> infos;
   std::vector<TensorInfo> unlistedInfos;
   std::vector<std::string> warningList;
-  std::map<std::string, std::string, std::less<>> missingReasons;
   std::string origin;
 
 private:

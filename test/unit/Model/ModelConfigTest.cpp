@@ -233,7 +233,8 @@ TEST(ModelConfig, refusesWrongTypesAndRanges) {
   EXPECT_ERROR(parse(with({{"rms_norm_eps", 0}})), "rms_norm_eps is 0");
   EXPECT_ERROR(parse(with({{"eos_token_id", "</s>"}})), "eos_token_id",
                "integer");
-  EXPECT_ERROR(parse(with({{"eos_token_id", {"x"}}})), "list of integers");
+  EXPECT_ERROR(parse(with({{"eos_token_id", {"x"}}})),
+               "list of 32-bit integers");
   EXPECT_ERROR(parse(with({{"hidden_act", 1}})), "a string");
   EXPECT_ERROR(parse(with({{"layer_types", {1}}})), "list of strings");
   EXPECT_ERROR(ModelConfig::parse("[1]", "config.json"), "object");
@@ -508,13 +509,45 @@ TEST(ModelConfig, dtypeIsWrittenUnderTheKeyInUse) {
 }
 
 TEST(ModelConfig, endTokensOfTheGenerationConfig) {
-  EXPECT_EQ(generationEndTokens(R"({"eos_token_id":[1,2]})", "g"),
+  ModelConfig config;
+  config.vocabSize = 10;
+  EXPECT_EQ(generationEndTokens(R"({"eos_token_id":[1,2]})", "g", config),
             (std::vector<int64_t>{1, 2}));
-  EXPECT_EQ(generationEndTokens(R"({"eos_token_id":5})", "g"),
+  EXPECT_EQ(generationEndTokens(R"({"eos_token_id":5})", "g", config),
             std::vector<int64_t>{5});
-  EXPECT_TRUE(generationEndTokens("{}", "g").empty());
-  EXPECT_ERROR(generationEndTokens(R"({"eos_token_id":"x"})", "g.json"),
+  EXPECT_TRUE(generationEndTokens("{}", "g", config).empty());
+  EXPECT_ERROR(generationEndTokens(R"({"eos_token_id":"x"})", "g.json", config),
                "g.json", "eos_token_id");
+  EXPECT_TRUE(config.warnings.empty());
+}
+
+TEST(ModelConfig, endTokensWithoutARow) {
+  ModelConfig config;
+  config.vocabSize = 10;
+  EXPECT_EQ(
+      generationEndTokens(R"({"eos_token_id":[3,10,-1]})", "g.json", config),
+      std::vector<int64_t>{3});
+  ASSERT_EQ(config.warnings.size(), 2u);
+  EXPECT_TRUE(hasAll(config.warnings[0],
+                     {"g.json", "eos_token_id", "10 is no", "10 rows"}));
+  EXPECT_TRUE(hasAll(config.warnings[1], {"-1 is no"}));
+  const ModelConfig own = parse(with({{"eos_token_id", {7, 100}}}));
+  EXPECT_EQ(own.eosTokens, std::vector<int64_t>{7});
+  ASSERT_EQ(own.warnings.size(), 1u);
+  EXPECT_TRUE(hasAll(own.warnings[0], {"eos_token_id", "100 is no id"}));
+}
+
+// Numbers beyond int64_t are unsigned in JSON; as signed ones they would wrap.
+TEST(ModelConfig, integersThatDoNotFit) {
+  for (const uint64_t value :
+       {uint64_t(1) << 31, uint64_t(1) << 63, UINT64_MAX}) {
+    EXPECT_ERROR(parse(with({{"eos_token_id", value}})), "eos_token_id",
+                 "a 32-bit integer");
+    EXPECT_ERROR(parse(with({{"eos_token_id", {1, value}}})), "eos_token_id",
+                 "32-bit integers");
+    EXPECT_ERROR(parse(with({{"bos_token_id", value}})), "bos_token_id",
+                 "a 32-bit integer");
+  }
 }
 
 } // namespace
