@@ -10,6 +10,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "ChatTemplateProgram.h"
+#include "stem/Support/Format.h"
 
 #include <algorithm>
 #include <charconv>
@@ -655,7 +656,7 @@ ChatValue stem::callChatFunction(ChatContext &context, const std::string &name,
   if (name == "raise_exception") {
     Bound bound = args.bind(context, name, {"message"});
     context.fail("the template refuses these messages: {}",
-                 bound[0] ? toText(context, *bound[0]).bytes
+                 bound[0] ? printable(toText(context, *bound[0]).bytes)
                           : "no reason given");
   }
   if (name == "namespace") {

@@ -202,6 +202,9 @@ TEST(ChatTemplateError, Evaluation) {
       {"{{ raise_exception('no way') }}",
        "chat template 't', line 1: the template refuses these messages: no "
        "way"},
+      {"{{ raise_exception('\\x1b[31mred') }}",
+       "chat template 't', line 1: the template refuses these messages: "
+       "\\x1b[31mred"},
       {"{{ raise_exception() }}", "chat template 't', line 1: the template "
                                   "refuses these messages: no reason given"},
       {"{{ range() }}{{ range(1, 2, 0) }}",
