@@ -11,6 +11,7 @@
 #include "JsonText.h"
 #include "stem/Model/TensorSource.h"
 #include "stem/Support/Error.h"
+#include "stem/Support/Files.h"
 #include "stem/Support/Format.h"
 #include "stem/Support/ScratchFolder.h"
 
@@ -19,6 +20,7 @@
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
+#include <set>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -48,6 +50,15 @@ uint64_t deviceOf(const fs::path &path) {
   return status.st_dev;
 }
 
+/// Whether anything is at `path`, a link that leads nowhere too.
+bool linkExists(const fs::path &path) {
+  std::error_code error;
+  const fs::file_status status = fs::symlink_status(path, error);
+  if (status.type() == fs::file_type::none)
+    fail("{}: {}", printable(path.string()), error.message());
+  return fs::exists(status);
+}
+
 void checkPlainName(const std::string &name) {
   if (name.empty() || name.front() == '.' ||
       name.find('/') != std::string::npos)
@@ -68,22 +79,81 @@ void exchange(const fs::path &fresh, const fs::path &old) {
   // Not every file system exchanges; then there is a moment without either.
   const fs::path aside = fresh.string() + "-old";
   fs::rename(old, aside);
-  fs::rename(fresh, old);
+  std::error_code error;
+  fs::rename(fresh, old, error);
+  if (error) {
+    fs::rename(aside, old);
+    fail("{}: cannot rename {} to it: {}", old.string(), fresh.string(),
+         error.message());
+  }
   fs::rename(aside, fresh);
+}
+
+/// The names in a folder, sorted.
+std::vector<std::string> namesIn(const fs::path &folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end;
+       it.increment(error))
+    names.push_back(it->path().filename().string());
+  if (error)
+    fail("{}: cannot be listed: {}", folder.string(), error.message());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+/// What stem_provenance.json says that Stem wrote.
+std::set<std::string> filesOfProvenance(const fs::path &marker) {
+  const auto json = parseJsonObject(readModelText(marker), marker.string());
+  const auto maker = json.find("made_by");
+  if (maker == json.end() || *maker != "stem")
+    fail("{}: does not say that Stem made the folder", marker.string());
+  std::set<std::string> result = {marker.filename().string()};
+  const auto files = json.find("files");
+  if (files == json.end() || !files->is_array())
+    fail("{}: has no list \"files\"", marker.string());
+  for (const auto &file : *files)
+    if (file.is_string())
+      result.insert(file.get<std::string>());
+  return result;
+}
+
+/// "a, b and 7 more"
+std::string describeNames(const std::vector<std::string> &names) {
+  constexpr size_t limit = 5;
+  std::string result;
+  for (size_t i = 0; i < std::min(names.size(), limit); ++i)
+    result += (i ? ", " : "") + printable(names[i]);
+  if (names.size() > limit)
+    result += fmt::format(" and {} more", names.size() - limit);
+  return result;
 }
 
 } // namespace
 
-bool stem::isStemFolder(const fs::path &folder) {
-  std::error_code ignored;
-  const fs::path marker = folder / ModelFolderWriter::markerName;
-  if (!fs::is_regular_file(fs::symlink_status(marker, ignored)))
-    return false;
+std::string stem::whyNotReplaceable(const fs::path &path) {
+  std::error_code error;
+  if (!fs::is_directory(fs::symlink_status(path, error)))
+    return "was not made by Stem (it is no folder)";
   try {
-    const auto json = parseJsonObject(readModelText(marker), marker.string());
-    return json.value("made_by", "") == "stem";
-  } catch (const std::exception &) {
-    return false;
+    std::vector<std::string> names = namesIn(path);
+    if (names.empty())
+      return "";
+    const fs::path marker = path / ModelFolderWriter::markerName;
+    if (!std::binary_search(names.begin(), names.end(),
+                            ModelFolderWriter::markerName))
+      return fmt::format("was not made by Stem (no {})",
+                         ModelFolderWriter::markerName);
+    const std::set<std::string> ours = filesOfProvenance(marker);
+    std::erase_if(names, [&](const std::string &name) {
+      return ours.count(name) &&
+             !fs::is_directory(fs::symlink_status(path / name, error));
+    });
+    return names.empty()
+               ? ""
+               : "holds what Stem did not write: " + describeNames(names);
+  } catch (const Error &problem) {
+    return fmt::format("may not be Stem's: {}", problem.what());
   }
 }
 
@@ -103,18 +173,16 @@ ModelFolderWriter::ModelFolderWriter(fs::path outPath, FolderOptions options)
     : out(withoutTrailingSlash(outPath)), options(options) {
   if (out.filename().empty() || out.filename() == "." || out.filename() == "..")
     fail("{}: give the new folder a name", outPath.string());
-  if (fs::exists(fs::symlink_status(out))) {
-    const bool isFolder = fs::is_directory(fs::symlink_status(out));
-    if (!options.force)
-      fail("{}: exists already; choose another name{}", out.string(),
-           isFolder && isStemFolder(out) ? ", or --force to replace it" : "");
-    if (!isFolder || !(isStemFolder(out) || fs::is_empty(out)))
-      fail("{}: exists and was not made by Stem (no {}); --force does not "
-           "replace it, remove it yourself",
-           out.string(), markerName);
-  }
   const fs::path parent = parentOf(out);
-  if (!fs::is_directory(parent))
+  if (linkExists(out)) {
+    checkReplaceable("exists already");
+    if (!options.source.empty() && liesWithin(options.source, out) &&
+        !liesWithin(out, options.source))
+      fail("{}: lies in {}, which --force would replace; choose another "
+           "destination",
+           options.source.string(), out.string());
+  }
+  if (!isFolder(parent))
     fail("{}: the folder {} is not there; make it first", out.string(),
          parent.string());
   if (::access(parent.c_str(), W_OK | X_OK) != 0)
@@ -123,10 +191,17 @@ ModelFolderWriter::ModelFolderWriter(fs::path outPath, FolderOptions options)
 }
 
 ModelFolderWriter::~ModelFolderWriter() {
-  writer.reset();
-  std::error_code ignored;
-  if (!temporary.empty() && !finished)
-    fs::remove_all(temporary, ignored);
+  writer.reset(); // its file lies in the temporary folder
+}
+
+void ModelFolderWriter::checkReplaceable(std::string_view when) const {
+  const std::string reason = whyNotReplaceable(out);
+  if (!options.force)
+    fail("{}: {}; choose another name{}", out.string(), when,
+         reason.empty() ? ", or --force to replace it" : "");
+  if (!reason.empty())
+    fail("{}: {} and {}; --force does not replace it, remove it yourself",
+         out.string(), when, reason);
 }
 
 void ModelFolderWriter::addTensor(TensorDeclaration tensor) {
@@ -177,7 +252,7 @@ void ModelFolderWriter::addCompanions(const fs::path &folder) {
         "special_tokens_map.json", "added_tokens.json", "vocab.json",
         "merges.txt", "tokenizer.model", "chat_template.jinja",
         "chat_template.json"}) {
-    if (!fs::exists(fs::symlink_status(folder / name)))
+    if (!linkExists(folder / name))
       continue;
     checkModelFile(folder / name);
     addFile(folder / name, name);
@@ -236,8 +311,22 @@ std::string ModelFolderWriter::indexText() const {
   return index.dump(2) + "\n";
 }
 
+std::set<std::string> ModelFolderWriter::fileNames() const {
+  std::set<std::string> names;
+  for (const auto &[name, text] : texts)
+    names.insert(name);
+  for (const auto &[name, source] : files)
+    names.insert(name);
+  for (const Group &group : groups)
+    names.insert(group.file);
+  for (const Link &link : links)
+    names.insert(link.file);
+  return names;
+}
+
 std::string ModelFolderWriter::provenanceText() const {
-  ordered_json json = {{"made_by", "stem"}, {"format", 1}};
+  ordered_json json = {
+      {"made_by", "stem"}, {"format", 1}, {"files", fileNames()}};
   if (provenance.empty())
     return json.dump(2) + "\n";
   const ordered_json added = parseJsonObject(provenance, "provenance");
@@ -275,29 +364,32 @@ void ModelFolderWriter::start() {
         formatBytes(static_cast<double>(needed - available)));
   nameShards();
   removeStale(parentOf(out), temporaryPrefix(out));
-  std::string pattern =
-      (parentOf(out) / (temporaryPrefix(out) + "XXXXXX")).string();
-  if (!::mkdtemp(pattern.data()))
-    fail("{}: cannot create a folder beside it: {}", out.string(),
-         std::strerror(errno));
-  temporary = pattern;
-  fs::permissions(temporary, fs::perms(0755));
+  temporary = std::make_unique<UnfinishedPath>([&] {
+    std::string pattern =
+        (parentOf(out) / (temporaryPrefix(out) + "XXXXXX")).string();
+    if (!::mkdtemp(pattern.data()))
+      fail("{}: cannot create a folder beside it: {}", out.string(),
+           std::strerror(errno));
+    return fs::path(pattern);
+  });
+  const fs::path &folder = temporary->path();
+  fs::permissions(folder, fs::perms(0755));
   started = true;
   if (needsIndex())
     texts[std::string(indexName)] = indexText();
   texts[std::string(markerName)] = provenanceText();
   for (const auto &[name, text] : texts)
-    writeNewFile(temporary / name, text);
+    writeNewFile(folder / name, text);
   for (const auto &[name, source] : files)
-    copyNewFile(source, temporary / name);
+    copyNewFile(source, folder / name);
   for (const Link &link : links)
-    if (!linkFile(link.source, temporary / link.file))
-      copyNewFile(link.source, temporary / link.file);
+    if (!linkFile(link.source, folder / link.file))
+      copyNewFile(link.source, folder / link.file);
 }
 
 void ModelFolderWriter::openNextGroup() {
   const Group &group = groups[nextGroup++];
-  writer = std::make_unique<SafetensorsWriter>(temporary / group.file,
+  writer = std::make_unique<SafetensorsWriter>(temporary->path() / group.file,
                                                group.tensors);
   groupRemaining = 0;
   for (const TensorDeclaration &tensor : group.tensors)
@@ -337,19 +429,17 @@ void ModelFolderWriter::finish() {
     writer->finish();
     writer.reset();
   }
-  syncPath(temporary);
-  // The destination may have come into being since the constructor looked.
-  if (fs::exists(fs::symlink_status(out))) {
-    if (!options.force || !(isStemFolder(out) || fs::is_empty(out)))
-      fail("{}: came into being while this ran; nothing was replaced",
-           out.string());
-    exchange(temporary, out);
-    finished = true;
-    std::error_code ignored;
-    fs::remove_all(temporary, ignored);
-  } else {
-    fs::rename(temporary, out);
-    finished = true;
-  }
+  syncPath(temporary->path());
+  uninterrupted([&] {
+    // The destination may have come into being since the constructor looked.
+    if (linkExists(out)) {
+      checkReplaceable("came into being while this ran");
+      exchange(temporary->path(), out);
+    } else {
+      fs::rename(temporary->path(), out);
+      temporary->keep();
+    }
+  });
+  temporary.reset(); // after an exchange it is the old folder
   syncPath(parentOf(out));
 }

@@ -15,6 +15,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,10 +23,14 @@
 namespace stem {
 
 struct FolderOptions {
-  /// Replace `out` when it is a folder that Stem made.
+  /// Replace `out` when it is a folder that Stem made, and nothing else is in
+  /// it.
   bool force = false;
   /// A file of model tensors is closed before it grows beyond this.
   uint64_t shardBytes = 5'000'000'000;
+  /// What is read. It may be `out` itself but must not lie within, where it
+  /// would go with the old folder; empty for none.
+  std::filesystem::path source = {};
 };
 
 /// Writes a folder as a stream. It is built beside its destination under a
@@ -35,8 +40,9 @@ struct FolderOptions {
 /// a day old.
 ///
 /// A folder that Stem made has a file `stem_provenance.json`: a JSON object
-/// with "made_by": "stem", "format": 1 and what the caller adds. Only such a
-/// folder is replaced with `force`.
+/// with "made_by": "stem", "format": 1, "files": the names that Stem wrote, and
+/// what the caller adds. With `force`, such a folder is replaced if it holds
+/// these files alone.
 ///
 /// Order of calls: declare everything (addTensor, linkShard, addText, addFile),
 /// then bytesNeeded() may be asked, start(), write() for the tensors in the
@@ -115,11 +121,13 @@ private:
   void nameShards();
   void openNextGroup();
   std::string indexText() const;
+  std::set<std::string> fileNames() const;
   std::string provenanceText() const;
+  void checkReplaceable(std::string_view when) const;
   bool needsIndex() const;
 
   std::filesystem::path out;
-  std::filesystem::path temporary;
+  std::unique_ptr<UnfinishedPath> temporary;
   FolderOptions options;
   std::vector<Group> groups;
   std::vector<Link> links;
@@ -127,14 +135,14 @@ private:
   std::map<std::string, std::filesystem::path> files;
   std::string provenance;
   bool started = false;
-  bool finished = false;
   size_t nextGroup = 0;
   uint64_t groupRemaining = 0;
   std::unique_ptr<SafetensorsWriter> writer;
 };
 
-/// True when `folder` has the marker of a folder that Stem made.
-bool isStemFolder(const std::filesystem::path &folder);
+/// Why Stem does not replace what is at `path`, in words; empty when it is an
+/// empty folder, or one that Stem made and that holds nothing else.
+std::string whyNotReplaceable(const std::filesystem::path &path);
 
 /// Bytes free for this user on the file system of `path` (or of its nearest
 /// existing parent).

@@ -58,8 +58,9 @@ TEST(ModelFolder, singleFileRoundTrips) {
   expectSameModel(golden, folder / "out");
   EXPECT_TRUE(fs::exists(folder / "out" / "model.safetensors"));
   EXPECT_FALSE(fs::exists(folder / "out" / "model.safetensors.index.json"));
-  EXPECT_TRUE(isStemFolder(folder / "out"));
-  EXPECT_FALSE(isStemFolder(golden));
+  EXPECT_EQ(whyNotReplaceable(folder / "out"), "");
+  EXPECT_EQ(whyNotReplaceable(golden),
+            "was not made by Stem (no stem_provenance.json)");
   EXPECT_EQ(folder.entryCount(), 1u);
   EXPECT_EQ(SafetensorsFile::open(folder / "out" / "model.safetensors")
                 .metadata()
@@ -145,13 +146,125 @@ TEST(ModelFolder, refusesExistingDestinations) {
 TEST(ModelFolder, forceReplacesItsOwnFolder) {
   const TemporaryFolder folder;
   rewrite(Checkpoint::open(golden), folder / "out");
-  writeText(folder / "out" / "old.txt", "old");
   // The source may be the folder that is replaced.
   rewrite(Checkpoint::open(folder / "out"), folder.path() / "out" / "",
-          {/*force=*/true});
+          {.force = true, .source = folder / "out"});
   expectSameModel(golden, folder / "out");
-  EXPECT_FALSE(fs::exists(folder / "out" / "old.txt"));
+  // One file becomes several: what is left of the old folder goes.
+  rewrite(Checkpoint::open(golden), folder / "out",
+          {.force = true, .shardBytes = 40000});
+  expectSameModel(golden, folder / "out");
+  EXPECT_FALSE(fs::exists(folder / "out" / "model.safetensors"));
   EXPECT_EQ(folder.entryCount(), 1u);
+}
+
+TEST(ModelFolder, forceSparesWhatStemDidNotWrite) {
+  const TemporaryFolder folder;
+  const fs::path out = folder / "out";
+  rewrite(Checkpoint::open(golden), out);
+  for (int i = 0; i < 7; ++i)
+    writeText(out / fmt::format("notes{}\x1b.txt", i), "mine");
+  EXPECT_ERROR(ModelFolderWriter(out, {.force = true}),
+               "holds what Stem did not write", "notes0\\x1b.txt", "and 2 more",
+               "--force does not replace it");
+  EXPECT_ERROR(ModelFolderWriter(out), "choose another name");
+  for (int i = 0; i < 7; ++i)
+    fs::remove(out / fmt::format("notes{}\x1b.txt", i));
+  ModelFolderWriter(out, {.force = true});
+  // A folder under the name of one of the files.
+  fs::remove(out / "config.json");
+  fs::create_directory(out / "config.json");
+  EXPECT_ERROR(ModelFolderWriter(out, {.force = true}), "config.json");
+}
+
+// What comes into the folder while the new one is written stays too.
+TEST(ModelFolder, forceLooksAgainAtTheEnd) {
+  const TemporaryFolder folder;
+  const fs::path out = folder / "out";
+  rewrite(Checkpoint::open(golden), out);
+  ModelFolderWriter writer(out, {.force = true});
+  writer.start();
+  writeText(out / "notes.txt", "mine");
+  EXPECT_ERROR(writer.finish(), "while this ran", "notes.txt");
+  EXPECT_EQ(readText(out / "notes.txt"), "mine");
+  EXPECT_TRUE(fs::exists(out / "model.safetensors"));
+}
+
+TEST(ModelFolder, forceSparesTheSource) {
+  const TemporaryFolder folder;
+  const fs::path out = folder / "out";
+  rewrite(Checkpoint::open(golden), out);
+  fs::create_directory_symlink(out, folder / "link");
+  for (const fs::path &source :
+       {out / "model.safetensors", out / "." / "model.safetensors",
+        folder / "link" / "model.safetensors"})
+    EXPECT_ERROR(ModelFolderWriter(out, {.force = true, .source = source}),
+                 "model.safetensors", "which --force would replace");
+  // A name that only begins alike.
+  ModelFolderWriter(out, {.force = true, .source = folder / "out2"});
+}
+
+TEST(ModelFolder, saysWhyTheMarkerDoesNotCount) {
+  const TemporaryFolder folder;
+  const fs::path out = folder / "out";
+  fs::create_directory(out);
+  const fs::path marker = out / std::string(ModelFolderWriter::markerName);
+  for (const auto &[text, part] :
+       {std::pair("{", "stem_provenance.json"),
+        std::pair("[]", "stem_provenance.json"),
+        std::pair(R"({"made_by":"me"})", "does not say that Stem made"),
+        std::pair(R"({"made_by":3})", "does not say that Stem made"),
+        std::pair(R"({"made_by":"stem"})", "no list \"files\"")}) {
+    writeText(marker, text);
+    const std::string message =
+        errorOf([&] { ModelFolderWriter(out, {.force = true}); });
+    EXPECT_TRUE(hasAll(message, {part, "may not be Stem's"})) << text;
+    EXPECT_EQ(message.find("no stem_provenance.json"), std::string::npos);
+  }
+  if (::geteuid() == 0)
+    return; // root may read everything
+  fs::permissions(marker, fs::perms(0));
+  EXPECT_ERROR(ModelFolderWriter(out, {.force = true}), "cannot open",
+               "Permission denied");
+}
+
+TEST(ModelFolder, refusesUnusableNames) {
+  const TemporaryFolder folder;
+  EXPECT_ERROR(ModelFolderWriter(folder / std::string(256, 'x')),
+               "File name too long", "xxx");
+  fs::create_symlink("self", folder / "self");
+  EXPECT_ERROR(ModelFolderWriter(folder.path() / "self" / "out"),
+               "Too many levels of symbolic links");
+  EXPECT_ERROR(Checkpoint::open(folder / "self"),
+               "Too many levels of symbolic links");
+  EXPECT_ERROR(Checkpoint::open(folder / std::string(256, 'x')),
+               "File name too long");
+  if (::geteuid() == 0)
+    return; // root may read everything
+  fs::copy(golden, folder / "model");
+  fs::permissions(folder / "model", fs::perms(0100));
+  EXPECT_ERROR(Checkpoint::open(folder / "model"), "cannot be listed");
+  fs::permissions(folder / "model", fs::perms(0));
+  EXPECT_ERROR(Checkpoint::open(folder / "model"), "Permission denied");
+  fs::permissions(folder / "model", fs::perms(0700));
+}
+
+// To open a pipe would wait for ever.
+TEST(ModelFolder, refusesPipesInPlaceOfFiles) {
+  for (const char *name :
+       {"config.json", "generation_config.json", "model.safetensors"}) {
+    const TemporaryFolder folder;
+    fs::copy(golden, folder / "model");
+    fs::remove(folder / "model" / name);
+    ASSERT_EQ(::mkfifo((folder / "model" / name).c_str(), 0600), 0);
+    EXPECT_ERROR(Checkpoint::open(folder / "model"), name,
+                 "not a regular file");
+  }
+  const TemporaryFolder folder;
+  ASSERT_EQ(::mkfifo((folder / "model.gguf").c_str(), 0600), 0);
+  EXPECT_ERROR(Checkpoint::open(folder / "model.gguf"), "model.gguf",
+               "not a regular file");
+  EXPECT_ERROR(SafetensorsFile::open("/dev/zero"), "not a regular file");
 }
 
 TEST(ModelFolder, leavesNothingWhenItFails) {
