@@ -243,6 +243,8 @@ static void runEval(const EvalArguments &arguments) {
   if (hasIds != arguments.texts.empty())
     throw UsageError("give --text=FILE, or --input-ids=FILE with "
                      "--logits-out=FILE");
+  if (arguments.force && !hasIds)
+    throw UsageError("--force goes with --logits-out");
   if (hasIds && !arguments.against.empty())
     throw UsageError("--against goes with --text");
   if (hasIds)
@@ -268,6 +270,8 @@ void stem::addEvalCommand(CLI::App &app) {
       ->add_option("--logits-out", arguments->logitsOut,
                    "Write logits [B, T, V] in f32 to this safetensors file")
       ->type_name("FILE");
+  command->add_flag("--force", arguments->force,
+                    "Replace the file of --logits-out if it exists");
   addCompileOptions(*command, arguments->compile);
   addJsonOption(*command, arguments->json);
   command->callback([arguments] { runEval(*arguments); });

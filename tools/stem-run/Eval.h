@@ -28,6 +28,7 @@ struct EvalArguments {
   std::filesystem::path against;
   std::filesystem::path inputIds;
   std::filesystem::path logitsOut;
+  bool force = false; ///< replace logitsOut
   bool json = false;
   CompileArguments compile;
 };

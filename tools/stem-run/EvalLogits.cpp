@@ -13,6 +13,7 @@
 #include "stem/Model/ModelFolder.h"
 #include "stem/Model/Safetensors.h"
 #include "stem/Runtime/Arena.h"
+#include "stem/Support/Files.h"
 #include "stem/Support/Format.h"
 
 #include <algorithm>
@@ -37,6 +38,10 @@ Batch readBatch(const fs::path &path, uint64_t vocabSize) {
   if (tensor.shape.size() != 2 || (!isWide && tensor.dtype != DType::I32))
     fail("{}: input_ids is {} {}; [batch, tokens] in I64 or I32 was expected",
          path.string(), dtypeName(tensor.dtype), formatShape(tensor.shape));
+  if (tensor.shape[0] == 0 || tensor.shape[1] == 0)
+    fail("{}: input_ids is {}; at least one row of at least one token was "
+         "expected",
+         path.string(), formatShape(tensor.shape));
   Batch batch{tensor.shape[0], tensor.shape[1], {}};
   const std::byte *data = tensor.data.data();
   std::vector<int64_t> row(batch.length);
@@ -80,9 +85,50 @@ void writeRows(Engine &engine, const Batch &batch, SafetensorsWriter &writer) {
   }
 }
 
+/// Before anything is computed: the logits must not take the place of what they
+/// come from, nor of another file unless asked.
+void checkLogitsOut(const EvalArguments &arguments) {
+  const fs::path &out = arguments.logitsOut;
+  const fs::path parent = fs::absolute(out).parent_path();
+  if (!isFolder(parent))
+    fail("{}: the folder {} is not there; make it first", out.string(),
+         parent.string());
+  std::error_code error;
+  const auto isSame = [&](const fs::path &other) {
+    return fs::equivalent(out, other, error) && !error;
+  };
+  if (isSame(arguments.inputIds))
+    fail("--logits-out={}: is the file of --input-ids; choose another name",
+         out.string());
+  if (isSame(arguments.model) || fs::equivalent(parent, arguments.model, error))
+    fail("--logits-out={}: is or lies in the model {}, which must stay as it "
+         "is; choose another place",
+         out.string(), arguments.model.string());
+  if (isFolder(arguments.model))
+    for (fs::directory_iterator it(arguments.model, error), end;
+         !error && it != end; it.increment(error)) {
+      std::error_code ignored;
+      if (fs::equivalent(out, it->path(), ignored))
+        fail("--logits-out={}: is the model's file {}; choose another name",
+             out.string(), it->path().string());
+    }
+  const fs::file_status status = fs::symlink_status(out, error);
+  if (status.type() == fs::file_type::none)
+    fail("{}: {}", printable(out.string()), error.message());
+  if (!fs::exists(status))
+    return;
+  if (!fs::is_regular_file(status))
+    fail("{}: exists already and is not a regular file; choose another name",
+         out.string());
+  if (!arguments.force)
+    fail("{}: exists already; choose another name, or --force to replace it",
+         out.string());
+}
+
 } // namespace
 
 void stem::writeLogits(const EvalArguments &arguments) {
+  checkLogitsOut(arguments);
   const Checkpoint checkpoint = openModel(arguments.model);
   const ModelConfig &config = checkpoint.config();
   const Batch batch = readBatch(arguments.inputIds, config.vocabSize);
@@ -93,9 +139,6 @@ void stem::writeLogits(const EvalArguments &arguments) {
   const std::vector<TensorDeclaration> declared = {
       {"logits", DType::F32, {batch.rows, batch.length, config.vocabSize}}};
   const fs::path parent = fs::absolute(arguments.logitsOut).parent_path();
-  if (!fs::is_directory(parent))
-    fail("{}: the folder {} is not there; make it first",
-         arguments.logitsOut.string(), parent.string());
   const uint64_t needed = SafetensorsWriter::plannedBytes(declared);
   if (const uint64_t free = freeDiskBytes(parent); needed > free)
     fail("{}: {} are needed, {} are free on this file system",
