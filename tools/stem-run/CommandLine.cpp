@@ -9,6 +9,7 @@
 
 #include "Progress.h"
 #include "stem/Support/Format.h"
+#include "stem/Support/Process.h"
 
 #include <charconv>
 #include <cstdio>
@@ -61,6 +62,22 @@ void stem::addJsonOption(CLI::App &command, bool &json) {
   command.add_flag("--json", json,
                    "Print the result as one JSON object on standard output; "
                    "everything else goes to standard error");
+}
+
+CLI::Validator stem::wholeNumber(uint64_t largest) {
+  return CLI::Validator(
+      [largest](const std::string &text) {
+        uint64_t value = 0;
+        const auto [rest, code] =
+            std::from_chars(text.data(), text.data() + text.size(), value);
+        const bool isRead =
+            code == std::errc() && rest == text.data() + text.size();
+        return isRead && value <= largest
+                   ? std::string()
+                   : fmt::format("{} is no whole number from 0 to {}",
+                                 printable(text), largest);
+      },
+      "");
 }
 
 void stem::addThreadsOption(CLI::App &command, int &threads) {
@@ -122,9 +139,7 @@ EngineOptions stem::engineOptions(const CompileArguments &arguments) {
   options.dumpDirectory = arguments.dumpDirectory;
   options.cacheDirectory = arguments.cacheDirectory;
   options.useCache = !arguments.noCompileCache;
-  options.onPlan = [](const std::string &plan) {
-    fmt::print(stderr, "{}\n", plan);
-  };
+  options.onPlan = [](const std::string &plan) { printStderr("{}\n", plan); };
   return options;
 }
 
@@ -135,7 +150,7 @@ std::unique_ptr<Engine> stem::createEngine(const Checkpoint &checkpoint,
     const Heartbeat heartbeat("compiling and reading weights");
     engine = Engine::create(checkpoint, options);
   }
-  fmt::print(stderr, "{}\n", describeEngine(engine->report()));
+  printStderr("{}\n", describeEngine(engine->report()));
   if (!engine->report().dtypeNote.empty())
     printNote(engine->report().dtypeNote);
   return engine;
@@ -171,7 +186,7 @@ std::vector<int64_t> stem::parseIntegers(const std::string &text,
     if (code != std::errc() || rest != item.data() + item.size())
       throw UsageError(
           fmt::format("{}={}: \"{}\" is not an integer; give a list like 1,2,3",
-                      flag, text, item));
+                      flag, printable(text), printable(item)));
     result.push_back(value);
     begin = end + 1;
   }
@@ -179,9 +194,9 @@ std::vector<int64_t> stem::parseIntegers(const std::string &text,
 }
 
 void stem::printNote(const std::string &text) {
-  fmt::print(stderr, "note: {}\n", text);
+  printStderr("note: {}\n", visible(text));
 }
 
 void stem::printWarning(const std::string &text) {
-  fmt::print(stderr, "warning: {}\n", text);
+  printStderr("warning: {}\n", visible(text));
 }

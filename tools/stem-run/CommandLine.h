@@ -67,6 +67,10 @@ struct CompileArguments {
 
 void addCompileOptions(CLI::App &command, CompileArguments &arguments);
 
+/// Checks that a value is a whole number from 0 to `largest`. The parser takes
+/// one with a sign or too many digits for another number.
+CLI::Validator wholeNumber(uint64_t largest);
+
 /// --threads alone, for a command that computes without compiling.
 void addThreadsOption(CLI::App &command, int &threads);
 

@@ -14,6 +14,7 @@
 #include "stem/Runtime/Arena.h"
 #include "stem/Runtime/Sampler.h"
 #include "stem/Support/Format.h"
+#include "stem/Support/Process.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -195,7 +196,7 @@ std::vector<std::vector<int32_t>> Generation::prompts() const {
   for (const std::string &list : arguments.promptIds)
     result.push_back(checkedIds(parseIntegers(list, "--prompt-ids"),
                                 checkpoint.config().vocabSize,
-                                "--prompt-ids=" + list));
+                                "--prompt-ids=" + printable(list)));
   return result;
 }
 
@@ -383,13 +384,12 @@ void Generation::report() const {
     if (sequence.finish == Finish::Context)
       printNote(fmt::format("the context of {} positions is full",
                             engine->maxPositions()));
-  fmt::print(stderr,
-             "prompt: {} tokens, {:.1f} tokens/s; generated: {}, {:.1f} "
-             "tokens/s; peak memory {}\n",
-             promptTokens, prefillRate,
-             decodedTokens + sequences.size() * (arguments.count > 0),
-             decodeRate,
-             formatBytes(static_cast<double>(memoryStatus().peakResident)));
+  printStderr("prompt: {} tokens, {:.1f} tokens/s; generated: {}, {:.1f} "
+              "tokens/s; peak memory {}\n",
+              promptTokens, prefillRate,
+              decodedTokens + sequences.size() * (arguments.count > 0),
+              decodeRate,
+              formatBytes(static_cast<double>(memoryStatus().peakResident)));
 }
 
 void addPromptOptions(CLI::App &command, GenerateArguments &arguments) {
@@ -446,6 +446,7 @@ void addSamplingOptions(CLI::App &command, GenerateArguments &arguments) {
   command
       .add_option("--top-k", sampling.topK,
                   "Of the k likeliest tokens only (default: 0, all)")
+      ->check(wholeNumber(INT64_MAX))
       ->group(group);
   command
       .add_option("--top-p", sampling.topP,
@@ -455,6 +456,7 @@ void addSamplingOptions(CLI::App &command, GenerateArguments &arguments) {
   command
       .add_option("--seed", sampling.seed,
                   "The same seed gives the same tokens (default: 0)")
+      ->check(wholeNumber(UINT64_MAX))
       ->group(group);
   command
       .add_option("--repetition-penalty", sampling.repetitionPenalty,

@@ -15,6 +15,7 @@
 #include "ModelCost.h"
 #include "Tokenizing.h"
 #include "stem/Model/ChatTemplate.h"
+#include "stem/Support/Files.h"
 #include "stem/Support/Format.h"
 
 #include <fmt/ranges.h>
@@ -61,8 +62,8 @@ private:
 };
 
 Inspection::Inspection(const InspectArguments &arguments)
-    : arguments(arguments), isGguf(!fs::is_directory(arguments.path)) {
-  if (!fs::exists(arguments.path))
+    : arguments(arguments), isGguf(!isFolder(arguments.path)) {
+  if (!pathExists(arguments.path))
     fail("{}: no such file or folder", arguments.path.string());
   try {
     checkpoint = Checkpoint::open(arguments.path);
@@ -211,14 +212,15 @@ void Inspection::printText() const {
     fmt::print("unused      {}\n",
                fmt::join(checkpoint->weights().ignored, ", "));
   for (const std::string &warning : warnings)
-    fmt::print("warning     {}\n", warning);
+    fmt::print("warning     {}\n", visible(warning));
   for (const std::string &problem : unsupported)
-    fmt::print("unsupported {}\n", problem);
+    fmt::print("unsupported {}\n", visible(problem));
   if (arguments.tensors)
     for (const TensorInfo &tensor : tensors)
       fmt::print("  {:<6} {:<16} {:>9}  {}\n", dtypeName(tensor.dtype),
                  formatShape(tensor.shape),
-                 formatBytes(static_cast<double>(tensor.bytes)), tensor.name);
+                 formatBytes(static_cast<double>(tensor.bytes)),
+                 printable(tensor.name));
 }
 
 Json Inspection::configJson() const {

@@ -8,10 +8,10 @@
 #include "Progress.h"
 
 #include "stem/Support/Format.h"
+#include "stem/Support/Process.h"
 
 #include <algorithm>
 #include <cstdio>
-#include <fmt/format.h>
 #include <unistd.h>
 #include <utility>
 
@@ -24,8 +24,8 @@ Progress::~Progress() {
   if (!hasPrinted)
     return;
   if (isTerminal)
-    fmt::print(stderr, "\r\033[K");
-  fmt::print(stderr, "{}: done in {}\n", what, formatSeconds(watch.seconds()));
+    printStderr("\r\033[K");
+  printStderr("{}: done in {}\n", what, formatSeconds(watch.seconds()));
 }
 
 void Progress::update(double done) {
@@ -36,8 +36,8 @@ void Progress::update(double done) {
   const double share = std::min(done / total, 1.0);
   const std::string left =
       share > 0.01 ? ", " + formatSeconds(now / share - now) + " left" : "";
-  fmt::print(stderr, "{}{}: {:.0f} %{}{}", isTerminal ? "\r\033[K" : "", what,
-             100 * share, left, isTerminal ? "" : "\n");
+  printStderr("{}{}: {:.0f} %{}{}", isTerminal ? "\r\033[K" : "", what,
+              100 * share, left, isTerminal ? "" : "\n");
   std::fflush(stderr);
   lastPrinted = now;
   hasPrinted = true;
@@ -49,8 +49,7 @@ Heartbeat::Heartbeat(std::string what)
         std::unique_lock lock(mutex);
         std::chrono::seconds pause(2);
         while (!wake.wait_for(lock, pause, [this] { return isOver; })) {
-          fmt::print(stderr, "{} ... {}\n", what,
-                     formatSeconds(watch.seconds()));
+          printStderr("{} ... {}\n", what, formatSeconds(watch.seconds()));
           pause = std::chrono::seconds(10);
         }
       }) {}

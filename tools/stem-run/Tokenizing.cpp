@@ -10,14 +10,10 @@
 #include "CommandLine.h"
 #include "stem/Model/TokenizerGguf.h"
 #include "stem/Support/Error.h"
-#include "stem/Support/Format.h"
+#include "stem/Support/Files.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <fmt/ranges.h>
-#include <fstream>
-#include <sstream>
 
 using namespace stem;
 namespace fs = std::filesystem;
@@ -25,7 +21,7 @@ namespace fs = std::filesystem;
 bool stem::hasTokenizer(const Checkpoint &checkpoint) {
   if (const GgufFile *file = checkpoint.gguf())
     return file->has("tokenizer.ggml.model");
-  return fs::exists(checkpoint.path() / "tokenizer.json");
+  return pathExists(checkpoint.path() / "tokenizer.json");
 }
 
 std::optional<Tokenizer> stem::loadTokenizer(const Checkpoint &checkpoint) {
@@ -58,6 +54,10 @@ std::vector<int32_t> stem::endIds(const Checkpoint &checkpoint,
   if (tokenizer)
     ids.insert(ids.end(), tokenizer->endIds().begin(),
                tokenizer->endIds().end());
+  // The checkpoint has warned of those without a row.
+  std::erase_if(ids, [&](int32_t id) {
+    return id < 0 || static_cast<uint64_t>(id) >= checkpoint.config().vocabSize;
+  });
   std::sort(ids.begin(), ids.end());
   ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
   return ids;
@@ -105,20 +105,7 @@ std::vector<int32_t> stem::encodeText(const Tokenizer &tokenizer,
 }
 
 std::string stem::readText(const fs::path &path) {
-  constexpr uint64_t limit = uint64_t(1) << 30;
-  std::error_code code;
-  if (!fs::exists(path, code))
+  if (!pathExists(path))
     fail("{}: no such file", path.string());
-  if (!fs::is_regular_file(path, code))
-    fail("{}: not a regular file; a text file was expected", path.string());
-  if (fs::file_size(path, code) > limit)
-    fail("{}: has {}; at most {} can be read at once, split it", path.string(),
-         formatBytes(static_cast<double>(fs::file_size(path, code))),
-         formatBytes(static_cast<double>(limit)));
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  // An empty file makes operator<< fail, which is no error here.
-  if (!file || (text << file.rdbuf(), file.bad()))
-    fail("{}: cannot be read: {}", path.string(), std::strerror(errno));
-  return std::move(text).str();
+  return readWholeFile(path, uint64_t(1) << 30);
 }

@@ -11,11 +11,16 @@
 //===----------------------------------------------------------------------===//
 
 #include "CommandLine.h"
+#include "stem/Support/Format.h"
+#include "stem/Support/Process.h"
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <new>
+#include <system_error>
 
 using namespace stem;
 
@@ -33,8 +38,8 @@ stem-run COMMAND --help says what a command takes and what comes next.)";
 
 static int usageError(const std::string &message, const CLI::App *command) {
   const std::string name = command ? " " + command->get_name() : "";
-  fmt::print(stderr, "stem-run{}: {}\nTry: stem-run{} --help\n", name, message,
-             name);
+  printStderr("stem-run{}: {}\nTry: stem-run{} --help\n", name,
+              visible(message), name);
   return 2;
 }
 
@@ -49,7 +54,8 @@ static int runCommand(CLI::App &app, std::vector<std::string> arguments) {
   const std::string word = arguments.empty() ? "" : arguments.front();
   CLI::App *command = findCommand(app, word);
   if (!command && !word.empty() && word.front() != '-')
-    return usageError(fmt::format("\"{}\" is no command", word), command);
+    return usageError(fmt::format("\"{}\" is no command", printable(word)),
+                      command);
   try {
     if (command)
       arguments = separateEmptyValues(*command, arguments);
@@ -65,7 +71,37 @@ static int runCommand(CLI::App &app, std::vector<std::string> arguments) {
   return 0;
 }
 
+static int reportError(std::string_view message) {
+  printStderr("error: {}\n", visible(message));
+  return 1;
+}
+
+/// Runs the command; says what went wrong on standard error.
+static int runReported(CLI::App &app, std::vector<std::string> arguments) {
+  try {
+    const int status = runCommand(app, std::move(arguments));
+    finishStdout();
+    return status;
+  } catch (const std::bad_alloc &) {
+    return reportError("out of memory");
+  } catch (const std::filesystem::filesystem_error &error) {
+    // Its own text begins with the name of a function.
+    return reportError(fmt::format("{}: {}", printable(error.path1().string()),
+                                   error.code().message()));
+  } catch (const std::system_error &error) {
+    // What fmt throws when a write to standard output fails.
+    return reportError(std::ferror(stdout)
+                           ? fmt::format("cannot write to standard output: {}",
+                                         error.code().message())
+                           : error.what());
+  } catch (const std::exception &error) {
+    return reportError(error.what());
+  }
+}
+
 int main(int argc, char **argv) {
+  openStandardDescriptors();
+  std::signal(SIGPIPE, SIG_IGN); // a write says so
   CLI::App app("Runs STEM models: feed-forward layers that look a row up by "
                "token id.",
                "stem-run");
@@ -79,11 +115,9 @@ int main(int argc, char **argv) {
   addInspectCommand(app);
   addBenchCommand(app);
   try {
-    return runCommand(app, {argv + 1, argv + std::max(argc, 1)});
-  } catch (const std::bad_alloc &) {
-    fmt::print(stderr, "error: out of memory\n");
-  } catch (const std::exception &error) {
-    fmt::print(stderr, "error: {}\n", error.what());
+    cleanUpOnSignals();
+  } catch (const Error &error) {
+    return reportError(error.what());
   }
-  return 1;
+  return runReported(app, {argv + 1, argv + std::max(argc, 1)});
 }
