@@ -6,7 +6,7 @@
 import json
 import os
 import resource
-import signal
+import shutil
 import subprocess
 import unittest
 
@@ -14,10 +14,9 @@ from e2e import GOLDEN, ModelTest, Tensor, read_tensors, stem_json, \
     stem_run, write_tensors
 
 
-def limit_files():
+def limit_files(size=100_000):
     """Writing beyond 100 KB fails, as on a full disk."""
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
 
 class BadInputTest(ModelTest):
@@ -213,6 +212,129 @@ class BadInputTest(ModelTest):
                           *self.convert(out, "--layers=1", "--force"))
         self.assertEqual(os.listdir(out), ["notes"])
 
+    def test_force_spares_what_lies_within(self):
+        out = self.path("out")
+        stem_run(*self.convert(out, "--layers=1"))
+        inner = os.path.join(out, "model.gguf")
+        shutil.copy(os.path.join(out, "stem-table-001.safetensors"), inner)
+        for source in inner, os.path.join(out, "nested"):
+            if not os.path.exists(source):
+                shutil.copytree(self.golden, source)
+            for command in ["import", source, out], \
+                    ["convert", source, out, "--layers=1", "--init=xavier"]:
+                self.assert_fails([out, os.path.basename(source),
+                                   "--force does not replace it"],
+                                  *command, "--force")
+                self.assertTrue(os.path.exists(source))
+        os.remove(inner)
+        shutil.rmtree(os.path.join(out, "nested"))
+        # A file of the folder itself as the source.
+        self.assert_fails(["lies in", "--force would replace"], "import",
+                          os.path.join(out, "config.json"), out, "--force")
+        stem_run(*self.convert(out, "--layers=2", "--force"))
+
+    def test_force_says_the_truth_about_provenance(self):
+        out = self.path("out")
+        os.mkdir(out)
+        with open(os.path.join(out, "stem_provenance.json"), "w") as file:
+            file.write("{")
+        self.assert_fails(["stem_provenance.json", "may not be Stem's"],
+                          *self.convert(out, "--layers=1", "--force"))
+
+    def ids_file(self):
+        path = self.path("ids")
+        write_tensors(path, {"input_ids": Tensor("I32", [1, 2], [1, 2])})
+        return path
+
+    def test_logits_replace_nothing(self):
+        ids, model = self.ids_file(), self.copy_model(source=self.golden)
+        weights = os.path.join(model, "model.safetensors")
+        link = self.path("link")
+        os.symlink(weights, link)
+        mine = self.write("mine", "mine")
+        for out, parts, force in [
+                (mine, ["exists already", "--force"], []),
+                (ids, ["is the file of --input-ids"], ["--force"]),
+                (os.path.join(self.folder, ".", os.path.basename(ids)),
+                 ["is the file of --input-ids"], ["--force"]),
+                (weights, ["in the model"], ["--force"]),
+                (link, ["the model's file"], ["--force"]),
+                (os.path.join(model, "new"), ["in the model"], []),
+                (self.folder, ["not a regular file"], ["--force"])]:
+            with self.subTest(out=out):
+                self.assert_fails(["logits-out" if force and out != self.folder
+                                   else "", *parts], "eval", model,
+                                  f"--input-ids={ids}", f"--logits-out={out}",
+                                  *force)
+        with open(mine) as file:
+            self.assertEqual(file.read(), "mine")
+        stem_run("eval", model, f"--input-ids={ids}", f"--logits-out={mine}",
+                 "--force")
+        self.assertEqual(read_tensors(mine)["logits"].shape, [1, 2, 96])
+        self.assert_fails(["--force goes with"], "eval", model, "--text=a",
+                          "--force", status=2)
+
+    def test_empty_batches(self):
+        ids = self.path("ids")
+        for shape in [2 ** 62, 0], [0, 2 ** 63 - 1], [0, 0]:
+            write_tensors(ids, {"input_ids": Tensor("I64", shape, [])})
+            self.assert_fails([ids, "input_ids", str(shape), "at least one"],
+                              "eval", self.golden, f"--input-ids={ids}",
+                              f"--logits-out={self.path('out')}")
+
+    # ---- Values that do not fit ----
+
+    def with_value(self, name, tensor, dtype, value):
+        folder = self.copy_model(name, self.golden)
+        path = os.path.join(folder, "model.safetensors")
+        tensors = read_tensors(path)
+        old = tensors[tensor]
+        values = list(old.values)
+        values[5] = value
+        tensors[tensor] = Tensor(dtype, old.shape, values)
+        write_tensors(path, tensors)
+        return folder
+
+    def test_values_that_do_not_fit(self):
+        norm, up = "model.norm.weight", "model.layers.1.mlp.up_proj.weight"
+        out = self.path("out")
+        wide = self.with_value("wide", norm, "F64", 1e300)
+        for dtype, largest in ("f32", "3.40282e+38"), ("bf16", "3.38953e+38"):
+            self.assert_fails([norm, "1e+300", largest, "--dtype=keep"],
+                              "import", wide, out, f"--dtype={dtype}")
+        float_max = self.with_value("float", norm, "F32", 3.4e38)
+        self.assert_fails([norm, "3.4e+38", "BF16", "--dtype=f32"], "import",
+                          float_max, out, "--dtype=bf16")
+        large = self.with_value("large", up, "F32", 1e30)
+        self.assert_fails(["model.layers.1.mlp.up_table.weight", "F16",
+                           "65504", "--row-dtype=bf16"], "convert", large, out,
+                          "--layers=1", "--init=row-mean", "--row-dtype=f16")
+        self.assert_nothing_left(out)
+        stem_run("import", float_max, out)
+
+    def test_values_that_are_not_finite(self):
+        norm, up = "model.norm.weight", "model.layers.1.mlp.up_proj.weight"
+        for value in float("nan"), float("inf"):
+            folder = self.with_value(f"norm{value}", norm, "F32", value)
+            for dtype in "keep", "bf16", "f32":
+                out = self.path(f"out-{value}-{dtype}")
+                result = stem_run("import", folder, out, f"--dtype={dtype}",
+                                  "--json")
+                self.assertIn(f'warning: tensor "{norm}" has 1 value that is '
+                              "NaN or infinite", result.stderr)
+                result = json.loads(result.stdout)
+                self.assertEqual(result["not_finite"],
+                                 [{"tensor": norm, "values": 1}])
+                if dtype == "bf16":
+                    self.assertGreater(result["rounding"]["relative"], 0)
+        folder = self.with_value("up", up, "F32", float("nan"))
+        result = stem_run("convert", folder, self.path("out"), "--layers=1",
+                          "--init=row-mean", "--json")
+        self.assertIn("values that are NaN", result.stderr)
+        self.assertEqual(json.loads(result.stdout)["not_finite"],
+                         [{"tensor": "model.layers.1.mlp.up_table.weight",
+                           "values": 96}])
+
     def test_no_parent_folder(self):
         self.assert_fails(["/no/such"], "import", self.golden,
                           "/no/such/out")
@@ -227,11 +349,23 @@ class BadInputTest(ModelTest):
                           *self.convert(out, "--layers=1",
                                         f"--dump-ir={file}"))
         folder = self.path("dump")
-        os.mkdir(folder)
-        os.symlink("/dev/full", os.path.join(folder, "00-dense.mlir"))
-        self.assert_fails(["cannot write", "00-dense.mlir", "No space left"],
-                          *self.convert(out, "--layers=1",
-                                        f"--dump-ir={folder}"))
+        for command in self.convert(out, "--layers=1"), \
+                ["generate", self.golden, "--prompt-ids=1"]:
+            result = subprocess.run(
+                ["stem-run", *command, f"--dump-ir={folder}"],
+                capture_output=True, text=True,
+                preexec_fn=lambda: limit_files(1000))
+            self.assertEqual(result.returncode, 1, result.stderr)
+            self.assertIn("cannot write " + folder, result.stderr)
+            self.assertEqual(os.listdir(folder), [])
+        self.assert_nothing_left(out)
+
+    def test_dump_in_the_output(self):
+        out = self.path("out")
+        for dump in out, out + "/", os.path.join(out, "ir"):
+            self.assert_fails(["--dump-ir=" + dump, "choose another place"],
+                              *self.convert(out, "--layers=1",
+                                            f"--dump-ir={dump}"))
         self.assert_nothing_left(out)
 
     @unittest.skipIf(os.geteuid() == 0, "root writes everywhere")
@@ -290,6 +424,7 @@ class BadInputTest(ModelTest):
                 ("--count", "N", ["generate", "a", "--prompt=b"]),
                 ("--dtype", "TYPE", ["generate", "a", "--prompt=b"]),
                 ("--cache-dir", "DIR", ["generate", "a", "--prompt=b"]),
+                ("--dump-ir", "DIR", ["generate", "a", "--prompt=b"]),
                 ("--text", "FILE", ["eval", "a"]),
                 ("--against", "MODEL", ["eval", "a", "--text=b"]),
                 ("--layers", "LAYERS", ["convert", "a", "b"]),
@@ -321,11 +456,33 @@ class BadInputTest(ModelTest):
                          prompts("--prompt=--stop="))
 
     def test_sampling_values(self):
-        for option in "--temperature=-1", "--top-p=0", "--top-k=-1", \
+        for option in "--temperature=-1", "--top-p=0", \
                 "--repetition-penalty=0":
             with self.subTest(option=option):
                 self.assert_fails([], "generate", self.golden,
                                   "--prompt-ids=1", option)
+        generate = ["generate", self.golden, "--prompt-ids=1"]
+        for command, option in [
+                (generate, "--seed"), (generate, "--top-k"),
+                (self.convert(self.path("out"), "--layers=1"), "--seed")]:
+            for value in "-1", "99999999999999999999", "1.5", "0x7":
+                self.assert_fails([option, value, "no whole number from 0 to"],
+                                  *command, f"{option}={value}", status=2)
+        stem_run(*generate, "-n", 2, "--seed=18446744073709551615")
+
+    def test_end_ids_without_a_row(self):
+        folder = self.copy_model(source=self.golden)
+        with open(os.path.join(folder, "generation_config.json"), "w") as file:
+            json.dump({"eos_token_id": [7, 96]}, file)
+        result = stem_run("generate", folder, "--prompt-ids=1", "-n", 1)
+        self.assertIn("warning: ", result.stderr)
+        self.assertIn("generation_config.json: \"eos_token_id\": 96 is no id",
+                      result.stderr)
+        with open(os.path.join(folder, "generation_config.json"), "w") as file:
+            json.dump({"eos_token_id": 2 ** 64 - 1}, file)
+        self.assert_fails(["generation_config.json", "eos_token_id",
+                           "32-bit integer"], "generate", folder,
+                          "--prompt-ids=1")
 
 
 if __name__ == "__main__":

@@ -20,7 +20,9 @@
 #include "TensorCopy.h"
 #include "stem/Runtime/Arena.h"
 #include "stem/Runtime/Context.h"
+#include "stem/Support/Files.h"
 #include "stem/Support/Format.h"
+#include "stem/Support/Process.h"
 
 #include <algorithm>
 #include <fmt/ranges.h>
@@ -70,7 +72,8 @@ private:
   std::string provenance() const;
   ModelCost costAfter() const;
   void writeDense(Progress &progress);
-  void writeTable(uint64_t layer, stem_context *context, Progress &progress);
+  void writeTable(const TensorInfo &table, uint64_t layer,
+                  stem_context *context, Progress &progress);
   void report(double seconds) const;
   void printCosts(const ModelCost &before, const ModelCost &after) const;
 
@@ -89,8 +92,19 @@ private:
   uint64_t bytesWritten = 0;
 };
 
+/// A dump there would stand where the new folder goes.
+const ConvertArguments &checkDump(const ConvertArguments &arguments) {
+  const fs::path &dump = arguments.dumpDirectory;
+  if (!dump.empty() && liesWithin(dump, arguments.out))
+    fail("--dump-ir={}: lies in the folder to make, {}; choose another place",
+         dump.string(), arguments.out.string());
+  return arguments;
+}
+
 Convert::Convert(const ConvertArguments &arguments)
-    : arguments(arguments), writer(arguments.out, {.force = arguments.force}),
+    : arguments(checkDump(arguments)),
+      writer(arguments.out,
+             {.force = arguments.force, .source = arguments.source}),
       checkpoint(openModel(arguments.source)), types(checkpoint, std::nullopt),
       layers(chooseLayers(arguments.layers, checkpoint.config())),
       graph(convertGraph(checkpoint, layers, arguments.init.kind,
@@ -228,8 +242,8 @@ void Convert::writeDense(Progress &progress) {
                });
 }
 
-void Convert::writeTable(uint64_t layer, stem_context *context,
-                         Progress &progress) {
+void Convert::writeTable(const TensorInfo &table, uint64_t layer,
+                         stem_context *context, Progress &progress) {
   const uint64_t vocab = checkpoint.config().vocabSize;
   const uint64_t f = checkpoint.config().intermediateSize;
   const auto rows = makeTableRows(arguments.init, checkpoint, layer, context);
@@ -240,7 +254,8 @@ void Convert::writeTable(uint64_t layer, stem_context *context,
   for (uint64_t row = 0; row < vocab; row += step) {
     const uint64_t count = std::min(step, vocab - row);
     rows->fill(row, count, values.data());
-    encodeFromF32(rowType, values.data(), count * f, bytes.data());
+    encodeChecked(table.name, rowType, {values.data(), count * f}, bytes.data(),
+                  rounding, "choose --row-dtype=bf16 or f32");
     const std::span part(bytes.data(), bytes.size() / step * count);
     writer.write(part);
     progress.update(static_cast<double>(bytesWritten += part.size()));
@@ -255,17 +270,17 @@ void Convert::run() {
   addModelFiles(writer, checkpoint, /*isStem=*/true);
   writer.addText("config.json", configText());
   writer.setProvenance(provenance());
-  fmt::print(stderr, "writing {} to {} ({} free){}\n",
-             formatBytes(static_cast<double>(writer.bytesNeeded())),
-             arguments.out.string(),
-             formatBytes(static_cast<double>(writer.bytesAvailable())),
-             checkpoint.gguf() ? "" : "; the dense files are linked");
+  printStderr("writing {} to {} ({} free){}\n",
+              formatBytes(static_cast<double>(writer.bytesNeeded())),
+              arguments.out.string(),
+              formatBytes(static_cast<double>(writer.bytesAvailable())),
+              checkpoint.gguf() ? "" : "; the dense files are linked");
   writer.start();
   {
     Progress progress("convert", static_cast<double>(bytesToWrite));
     writeDense(progress);
-    for (const uint64_t layer : layers)
-      writeTable(layer, context.get(), progress);
+    for (size_t i = 0; i < tables.size(); ++i)
+      writeTable(tables[i], graph.tables[i].layer, context.get(), progress);
   }
   writer.finish();
   report(watch.seconds());
@@ -275,6 +290,7 @@ void Convert::report(double seconds) const {
   const ModelCost before =
       costOf(checkpoint.weights(), tensorSizes(checkpoint));
   const ModelCost after = costAfter();
+  rounding.warnNotFinite();
   printWarning(fmt::format("tables that start from {} ruin a trained model; "
                            "train them before use",
                            arguments.init.kind));
@@ -287,6 +303,7 @@ void Convert::report(double seconds) const {
                  {"row_dtype", dtypeConfigName(rowType)},
                  {"replaced", graph.dropped},
                  {"left_out", leftOut},
+                 {"not_finite", rounding.notFiniteJson()},
                  {"before", modelCostJson(before)},
                  {"after", modelCostJson(after)},
                  {"seconds", seconds},
@@ -348,8 +365,8 @@ void stem::addConvertCommand(CLI::App &app) {
       ->required()
       ->check(CLI::IsMember({"embedding", "row-mean", "xavier"}))
       ->type_name("KIND");
-  command->add_option("--seed", arguments->init.seed,
-                      "For xavier (default: 0)");
+  command->add_option("--seed", arguments->init.seed, "For xavier (default: 0)")
+      ->check(wholeNumber(UINT64_MAX));
   command
       ->add_option("--row-dtype", arguments->rowDType,
                    "Type of the rows: keep (default: the model's own), f32, "

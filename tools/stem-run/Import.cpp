@@ -16,6 +16,7 @@
 #include "stem/Runtime/Arena.h"
 #include "stem/Support/Error.h"
 #include "stem/Support/Format.h"
+#include "stem/Support/Process.h"
 
 using namespace stem;
 namespace fs = std::filesystem;
@@ -63,7 +64,8 @@ private:
 };
 
 Import::Import(const ImportArguments &arguments)
-    : arguments(arguments), writer(arguments.out, {.force = arguments.force}),
+    : arguments(arguments), writer(arguments.out, {.force = arguments.force,
+                                                   .source = arguments.source}),
       checkpoint(openModel(arguments.source)), types(checkpoint, wantedType()),
       leftOut(tensorsLeftOut(checkpoint)) {}
 
@@ -123,10 +125,10 @@ void Import::run() {
             {"source", fs::absolute(arguments.source).string()},
             {"dtype", arguments.dtype}})
           .dump());
-  fmt::print(stderr, "writing {} to {} ({} free)\n",
-             formatBytes(static_cast<double>(writer.bytesNeeded())),
-             arguments.out.string(),
-             formatBytes(static_cast<double>(writer.bytesAvailable())));
+  printStderr("writing {} to {} ({} free)\n",
+              formatBytes(static_cast<double>(writer.bytesNeeded())),
+              arguments.out.string(),
+              formatBytes(static_cast<double>(writer.bytesAvailable())));
   writer.start();
   {
     Progress progress("import", static_cast<double>(bytes));
@@ -143,6 +145,7 @@ void Import::run() {
 }
 
 void Import::report() const {
+  rounding.warnNotFinite();
   std::map<std::string, size_t> byType;
   for (const TensorInfo *tensor : tensors)
     ++byType[fmt::format("{} to {}", dtypeName(tensor->dtype),
@@ -165,6 +168,7 @@ void Import::report() const {
                           {"largest", rounding.largest},
                           {"tensor", rounding.tensor},
                           {"relative", rounding.relative()}};
+    json["not_finite"] = rounding.notFiniteJson();
     return printJson(json);
   }
   fmt::print("{}: {} tensors, {}, in {}\n", arguments.out.string(),

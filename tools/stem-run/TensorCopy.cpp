@@ -11,10 +11,13 @@
 #include "ModelingFile.h"
 #include "stem/Model/TokenizerGguf.h"
 #include "stem/Support/Error.h"
+#include "stem/Support/Format.h"
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <fmt/ranges.h>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -25,6 +28,30 @@ static constexpr uint64_t blockElements = 1 << 20;
 
 double RoundingError::relative() const {
   return squaredSum > 0 ? std::sqrt(squaredError / squaredSum) : 0;
+}
+
+Json RoundingError::notFiniteJson() const {
+  Json list = Json::array();
+  for (const auto &[tensor, count] : notFinite)
+    list.push_back({{"tensor", tensor}, {"values", count}});
+  return list;
+}
+
+void RoundingError::warnNotFinite() const {
+  constexpr size_t limit = 10;
+  size_t shown = 0;
+  for (const auto &[tensor, count] : notFinite) {
+    if (shown++ == limit) {
+      printWarning(fmt::format("{} more tensors have values that are NaN or "
+                               "infinite",
+                               notFinite.size() - limit));
+      return;
+    }
+    printWarning(fmt::format("tensor \"{}\" has {} value{} that {} NaN or "
+                             "infinite",
+                             tensor, count, count == 1 ? "" : "s",
+                             count == 1 ? "is" : "are"));
+  }
 }
 
 TypeChoice::TypeChoice(const Checkpoint &checkpoint,
@@ -67,8 +94,10 @@ void stem::printLeftOut(const std::vector<std::string> &names) {
 static void addErrors(RoundingError &rounding, const std::string &tensor,
                       std::span<const float> exact,
                       std::span<const float> got) {
-  rounding.values += exact.size();
   for (size_t i = 0; i < exact.size(); ++i) {
+    if (!std::isfinite(exact[i]))
+      continue; // counted already
+    ++rounding.values;
     const double error = std::fabs(double(exact[i]) - double(got[i]));
     rounding.squaredSum += double(exact[i]) * exact[i];
     rounding.squaredError += error * error;
@@ -77,6 +106,75 @@ static void addErrors(RoundingError &rounding, const std::string &tensor,
       rounding.tensor = tensor;
     }
   }
+}
+
+static double largestOf(DType type) {
+  switch (type) {
+  case DType::F16:
+    return f16ToF32(0x7bff);
+  case DType::BF16:
+    return bf16ToF32(0x7f7f);
+  default:
+    return std::numeric_limits<float>::max();
+  }
+}
+
+[[noreturn]] static void failTooLarge(const std::string &tensor, double value,
+                                      DType type, std::string_view advice) {
+  fail("tensor \"{}\": the value {:g} does not fit {}, whose largest is {:g}; "
+       "{}",
+       printable(tensor), value, dtypeName(type), largestOf(type), advice);
+}
+
+template <typename T>
+static void countNotFinite(const std::string &tensor, std::span<const T> values,
+                           RoundingError &rounding) {
+  const auto count = std::count_if(values.begin(), values.end(),
+                                   [](T x) { return !std::isfinite(x); });
+  if (count)
+    rounding.notFinite[tensor] += static_cast<uint64_t>(count);
+}
+
+/// The same for values as stored.
+static void countNotFinite(const std::string &tensor, DType type,
+                           std::span<const std::byte> bytes,
+                           RoundingError &rounding) {
+  if (!isWeightType(type))
+    return;
+  const uint64_t count = bytes.size() / dtypeBlockBytes(type);
+  if (type == DType::F64) {
+    std::vector<double> values(count);
+    std::memcpy(values.data(), bytes.data(), bytes.size());
+    return countNotFinite<double>(tensor, values, rounding);
+  }
+  std::vector<float> values(count);
+  decodeToF32(type, bytes.data(), count, values.data());
+  countNotFinite<float>(tensor, values, rounding);
+}
+
+void stem::encodeChecked(const std::string &tensor, DType type,
+                         std::span<const float> values, std::byte *out,
+                         RoundingError &rounding, std::string_view advice) {
+  countNotFinite<float>(tensor, values, rounding);
+  // Half a step beyond the largest value rounds to infinity.
+  for (const float value : values)
+    if (std::isfinite(value) &&
+        (type == DType::F16    ? !std::isfinite(f16ToF32(f32ToF16(value)))
+         : type == DType::BF16 ? !std::isfinite(bf16ToF32(f32ToBF16(value)))
+                               : false))
+      failTooLarge(tensor, value, type, advice);
+  encodeFromF32(type, values.data(), values.size(), out);
+}
+
+/// Reading F64 as f32 must not make a value infinite.
+static void checkDoubles(const TensorSource &source, const TensorInfo &tensor,
+                         uint64_t row, uint64_t count, DType type) {
+  std::vector<double> values(count * tensor.rowElements());
+  source.readRaw(tensor.name, row, count,
+                 reinterpret_cast<std::byte *>(values.data()));
+  for (const double value : values)
+    if (std::isfinite(value) && !std::isfinite(static_cast<float>(value)))
+      failTooLarge(tensor.name, value, type, "--dtype=keep leaves it as it is");
 }
 
 void stem::copyTensor(const TensorSource &source, const TensorInfo &tensor,
@@ -94,8 +192,11 @@ void stem::copyTensor(const TensorSource &source, const TensorInfo &tensor,
     const std::span part(bytes.data(), bytes.size() / step * count);
     if (converts) {
       const uint64_t values = count * columns;
+      if (tensor.dtype == DType::F64)
+        checkDoubles(source, tensor, row, count, type);
       source.readF32(tensor.name, row, count, exact.data());
-      encodeFromF32(type, exact.data(), values, bytes.data());
+      encodeChecked(tensor.name, type, {exact.data(), values}, bytes.data(),
+                    rounding, "give --dtype=f32");
       if (type != DType::F32) {
         decodeToF32(type, bytes.data(), values, back.data());
         addErrors(rounding, tensor.name, {exact.data(), values},
@@ -103,6 +204,7 @@ void stem::copyTensor(const TensorSource &source, const TensorInfo &tensor,
       }
     } else {
       source.readRaw(tensor.name, row, count, bytes.data());
+      countNotFinite(tensor.name, type, part, rounding);
     }
     writer.write(part);
     source.release(tensor.name, row, count);

@@ -8,12 +8,16 @@
 #ifndef STEM_TOOLS_STEM_RUN_TENSORCOPY_H
 #define STEM_TOOLS_STEM_RUN_TENSORCOPY_H
 
+#include "Json.h"
 #include "stem/Model/Checkpoint.h"
 #include "stem/Model/ModelFolder.h"
 
 #include <functional>
+#include <map>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace stem {
@@ -25,10 +29,24 @@ struct RoundingError {
   std::string tensor;    ///< where the largest is
   double squaredSum = 0; ///< of the exact values
   double squaredError = 0;
+  /// Tensors with NaN or infinite values, and how many; the figures above leave
+  /// these out.
+  std::map<std::string, uint64_t> notFinite;
 
   /// Root of the mean squared error over that of the values.
   double relative() const;
+  /// [{"tensor": ..., "values": ...}]
+  Json notFiniteJson() const;
+  /// A warning for each of the first of them.
+  void warnNotFinite() const;
 };
+
+/// encodeFromF32 for values of this tensor. A finite value that is infinite in
+/// `type` is an Error that ends with `advice`; others that are not finite are
+/// counted.
+void encodeChecked(const std::string &tensor, DType type,
+                   std::span<const float> values, std::byte *out,
+                   RoundingError &rounding, std::string_view advice);
 
 /// The type a tensor is written in: `wanted`, else its own; a GGUF file with
 /// block types becomes bf16 throughout. Integers stay what they are.
