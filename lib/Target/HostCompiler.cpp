@@ -13,6 +13,7 @@
 #include "stem/Dialect/Stem/StemBufferizable.h"
 #include "stem/Dialect/Stem/StemDialect.h"
 #include "stem/Support/Error.h"
+#include "stem/Support/Files.h"
 #include "stem/Transforms/Pipelines.h"
 
 #include "mlir/Conversion/ConvertToLLVM/ToLLVMInterface.h"
@@ -27,7 +28,6 @@
 #include "mlir/Dialect/Tensor/Transforms/BufferizableOpInterfaceImpl.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Pass/PassManager.h"
-#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/raw_ostream.h"
 
 #include <chrono>
@@ -80,19 +80,6 @@ std::string cacheKey(ModuleOp module, const HostCompileOptions &options) {
       options.target.features, options.ffnBlock, print(module)));
 }
 
-void writeFile(const fs::path &path, const std::string &text) {
-  std::error_code error;
-  llvm::raw_fd_ostream stream(path.string(), error);
-  if (!error) {
-    stream << text;
-    stream.close();
-    error = stream.error();
-    stream.clear_error(); // else the stream ends the program
-  }
-  if (error)
-    fail("cannot write {}: {}", path.string(), error.message());
-}
-
 /// Runs the phases one by one.
 class PhaseRunner {
 public:
@@ -134,10 +121,10 @@ private:
     if (failed(manager.run(module)))
       reportFailure(phase, reproducer);
     if (!options.dumpDirectory.empty())
-      writeFile(options.dumpDirectory / fmt::format("{:02}-{}.mlir",
-                                                    static_cast<int>(phase),
-                                                    phaseName(phase).str()),
-                print(module));
+      replaceFile(options.dumpDirectory / fmt::format("{:02}-{}.mlir",
+                                                      static_cast<int>(phase),
+                                                      phaseName(phase).str()),
+                  print(module));
   }
 
   [[noreturn]] void reportFailure(Phase phase, const fs::path &reproducer) {
@@ -173,7 +160,7 @@ void lower(ModuleOp module, const HostCompileOptions &options) {
     if (error)
       fail("cannot create {}: {}", options.dumpDirectory.string(),
            error.message());
-    writeFile(options.dumpDirectory / "00-import.mlir", print(module));
+    replaceFile(options.dumpDirectory / "00-import.mlir", print(module));
   }
   PhaseRunner(module, options).run();
 }

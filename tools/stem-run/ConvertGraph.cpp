@@ -10,6 +10,7 @@
 #include "stem/Dialect/Stem/StemDialect.h"
 #include "stem/Graph/ModelGraph.h"
 #include "stem/Support/Error.h"
+#include "stem/Support/Files.h"
 #include "stem/Support/LayerSelection.h"
 #include "stem/Target/HostCompiler.h"
 #include "stem/Transforms/Passes.h"
@@ -62,15 +63,10 @@ static void dump(mlir::ModuleOp module, const fs::path &directory,
   fs::create_directories(directory, code);
   if (code)
     fail("cannot create {}: {}", directory.string(), code.message());
-  llvm::raw_fd_ostream file((directory / name).string(), code);
-  if (!code) {
-    module.print(file);
-    file.close();
-    code = file.error();
-    file.clear_error(); // else the stream ends the program
-  }
-  if (code)
-    fail("cannot write {}: {}", (directory / name).string(), code.message());
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  module.print(stream);
+  replaceFile(directory / name, text);
 }
 
 static void runPass(mlir::ModuleOp module, const std::vector<uint64_t> &layers,
