@@ -103,7 +103,7 @@ def our_logits(folder, ids, *options):
     target = os.path.join(common.RESULTS, "logits.safetensors")
     save_file({"input_ids": ids.contiguous()}, source)
     common.stem_run("eval", folder, f"--input-ids={source}",
-                    f"--logits-out={target}", *options)
+                    f"--logits-out={target}", "--force", *options)
     with safe_open(target, "pt") as file:
         return file.get_tensor("logits")
 

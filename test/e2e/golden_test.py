@@ -30,7 +30,8 @@ class GoldenTest(ModelTest):
             write_tensors(ids, {"input_ids": golden["input_ids"]})
             for dtype, bound in BOUNDS.items():
                 stem_run("eval", folder, f"--input-ids={ids}",
-                         f"--logits-out={logits}", f"--dtype={dtype}")
+                         f"--logits-out={logits}", "--force",
+                         f"--dtype={dtype}")
                 got = read_tensors(logits)["logits"]
                 self.assertEqual(got.shape, golden["logits"].shape)
                 worst = max(abs(a - b) for a, b in
@@ -58,7 +59,8 @@ class GoldenTest(ModelTest):
             for threads in 1, 2:
                 logits = self.path(f"logits{threads}")
                 stem_run("eval", folder, f"--input-ids={ids}", "--dtype=f32",
-                         f"--logits-out={logits}", f"--threads={threads}")
+                         f"--logits-out={logits}", "--force",
+                         f"--threads={threads}")
                 results.append(read_tensors(logits)["logits"].values)
             self.assertLess(max(abs(a - b) for a, b in zip(*results)), 2e-5)
 
@@ -100,7 +102,7 @@ class GoldenTest(ModelTest):
         for folder in dense, stem:
             out = self.path("logits")
             stem_run("eval", folder, f"--input-ids={ids}",
-                     f"--logits-out={out}", "--dtype=f32")
+                     f"--logits-out={out}", "--force", "--dtype=f32")
             logits.append(read_tensors(out)["logits"].values)
         self.assertLess(max(abs(a - b) for a, b in zip(*logits)), 1e-5)
 

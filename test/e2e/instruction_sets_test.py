@@ -23,7 +23,7 @@ class InstructionSetTest(ModelTest):
         write_tensors(scratch + ".ids", {"input_ids": golden["input_ids"]})
         options = ["--dtype=f32", f"--max-isa={isa}"]
         stem_run("eval", folder, f"--input-ids={scratch}.ids",
-                 f"--logits-out={scratch}.logits", *options)
+                 f"--logits-out={scratch}.logits", "--force", *options)
         got = read_tensors(scratch + ".logits")["logits"]
         self.assertEqual(got.shape, golden["logits"].shape)
         worst = max(abs(a - b) for a, b in
@@ -69,7 +69,7 @@ class InstructionSetTest(ModelTest):
             write_tensors(ids, {"input_ids": golden["input_ids"]})
             for isa in "avx2", "native":
                 stem_run("eval", folder, f"--input-ids={ids}",
-                         f"--logits-out={out}", "--dtype=bf16",
+                         f"--logits-out={out}", "--force", "--dtype=bf16",
                          f"--max-isa={isa}")
                 got = read_tensors(out)["logits"].values
                 worst = max(abs(a - b) for a, b in
