@@ -119,7 +119,8 @@ class CacheTest(ModelTest):
                 for path in part, os.path.join(cache, name):
                     os.utime(path, (1e9, 1e9))
         self.assertEqual(self.generate(cache), (self.wanted, False))
-        self.assertEqual(sorted(os.listdir(cache))[1:],
+        self.assertEqual(sorted(name for name in os.listdir(cache)
+                                if not name.endswith(".so")),
                          ["building-New123", "building-Old"])
 
     def test_what_makes_another_entry(self):
