@@ -8,7 +8,6 @@
 #include "LayerGraph.h"
 
 #include <cmath>
-#include <map>
 
 using namespace mlir;
 using namespace stem;
@@ -116,121 +115,143 @@ LayerKind stem::layerKind(const ModelConfig &config,
   return kind;
 }
 
-namespace {
+Value LayerBuilder::weight(Role role) const {
+  auto it = inputs.weights.find(role);
+  return it == inputs.weights.end() ? Value() : it->second;
+}
 
-/// The body of one layer function.
-class LayerBuilder {
-public:
-  LayerBuilder(OpBuilder &builder, Location loc, const ModelConfig &config,
-               const LayerConfig &layer, const GraphTypes &types)
-      : b(builder), loc(loc), config(config), layer(layer), types(types) {}
+/// x + block(norm(x)), or x + norm(block(x)) for families that norm after.
+Value LayerBuilder::addBlock(Value x, Role before, Role after,
+                             function_ref<Value(Value)> block) {
+  return addResult(x, block(blockInput(x, before)), after);
+}
 
-  void build(Block *block, const std::vector<LayerParam> &params) {
-    auto arguments = block->getArguments();
-    Value x = arguments[0];
-    tokens = arguments.slice(1, 4);
-    cache = arguments[5];
-    number = arguments[6];
-    for (auto [index, param] : llvm::enumerate(params))
-      weights[param.role] = arguments[7 + index];
-    table = arguments.drop_front(7 + params.size());
+Value LayerBuilder::blockInput(Value x, Role norm) {
+  return config.normAfterBlock ? narrow(x)
+                               : buildNorm(x, weight(norm), types.compute());
+}
 
-    x = addBlock(x, Role::InputNorm, Role::PostAttentionNorm,
-                 [&](Value h) { return attention(h); });
-    x = addBlock(x, Role::PostAttentionNorm, Role::PostFeedForwardNorm,
-                 [&](Value h) { return feedForward(h); });
-    func::ReturnOp::create(b, loc, x);
-  }
+Value LayerBuilder::addResult(Value x, Value result, Role after) {
+  if (config.normAfterBlock)
+    result = buildNorm(result, weight(after), b.getF32Type());
+  return arith::AddFOp::create(b, loc, x, result);
+}
 
-private:
-  Value weight(Role role) const {
-    auto it = weights.find(role);
-    return it == weights.end() ? Value() : it->second;
-  }
-
-  /// x + block(norm(x)), or x + norm(block(x)) for families that norm after.
-  Value addBlock(Value x, Role before, Role after,
-                 function_ref<Value(Value)> block) {
-    Value result;
-    if (config.normAfterBlock) {
-      result = norm(block(narrow(x)), weight(after), b.getF32Type());
-    } else {
-      result = block(norm(x, weight(before), types.compute()));
-    }
-    return arith::AddFOp::create(b, loc, x, result);
-  }
-
-  Value narrow(Value x) {
-    if (types.compute().isF32())
-      return x;
-    auto type = cast<RankedTensorType>(x.getType());
-    return arith::TruncFOp::create(b, loc, type.clone(types.compute()), x);
-  }
-
-  Value norm(Value x, Value weight, Type element) {
-    auto type = cast<RankedTensorType>(x.getType());
-    return RMSNormOp::create(b, loc, type.clone(element), x, weight,
-                             b.getF64FloatAttr(config.rmsNormEps));
-  }
-
-  Value linear(Value x, Role matrix, Role bias, Type element) {
-    Value w = weight(matrix);
-    int64_t outputs = getWeightShape(w.getType()).outputs;
-    return LinearOp::create(b, loc, types.activation(outputs, element), x, w,
-                            weight(bias));
-  }
-
-  /// Projection, norm and rotation of queries or keys.
-  Value rotated(Value h, Role matrix, Role bias, Role normRole) {
-    bool plain = !weight(normRole) && !layer.usesRope;
-    Value x = linear(h, matrix, bias, plain ? types.compute() : b.getF32Type());
-    auto narrowType =
-        cast<RankedTensorType>(x.getType()).clone(types.compute());
-    if (Value w = weight(normRole))
-      x = norm(x, w, layer.usesRope ? b.getF32Type() : types.compute());
-    if (layer.usesRope)
-      x = RopeOp::create(b, loc, narrowType, x, tokens[2], tokens[3]);
+Value LayerBuilder::narrow(Value x) {
+  if (types.compute().isF32())
     return x;
-  }
+  auto type = cast<RankedTensorType>(x.getType());
+  return arith::TruncFOp::create(b, loc, type.clone(types.compute()), x);
+}
 
-  Value attention(Value h) {
-    Value q = rotated(h, Role::Query, Role::QueryBias, Role::QueryNorm);
-    Value k = rotated(h, Role::Key, Role::KeyBias, Role::KeyNorm);
-    Value v = linear(h, Role::Value, Role::ValueBias, types.compute());
-    double scale = 1.0 / std::sqrt(static_cast<double>(config.headDim));
-    Value out = AttentionOp::create(
-        b, loc, q.getType(), q, k, v, tokens[0], tokens[1], cache, number,
-        b.getI64IntegerAttr(config.headDim), b.getF64FloatAttr(scale),
-        b.getI64IntegerAttr(layer.window));
-    return linear(out, Role::Output, Role::OutputBias, b.getF32Type());
-  }
+Value LayerBuilder::buildNorm(Value x, Value weight, Type element) {
+  auto type = cast<RankedTensorType>(x.getType());
+  return RMSNormOp::create(b, loc, type.clone(element), x, weight,
+                           b.getF64FloatAttr(config.rmsNormEps));
+}
 
-  Value feedForward(Value h) {
-    Type result = types.residual();
-    if (!layer.isStem)
-      return DenseFFNOp::create(b, loc, result, h, weight(Role::Gate),
-                                weight(Role::Up), weight(Role::Down),
-                                weight(Role::GateBias), weight(Role::UpBias),
-                                weight(Role::DownBias));
-    auto rows = cast<RankedTensorType>(table[0].getType());
-    Value up = LookupOp::create(b, loc, rows, table[0], table[1]);
-    return GatedFFNOp::create(b, loc, result, h, weight(Role::Gate), up,
-                              weight(Role::Down), weight(Role::GateBias),
+Value LayerBuilder::linear(Value x, Role matrix, Value bias, Type element) {
+  Value w = weight(matrix);
+  int64_t outputs = getWeightShape(w.getType()).outputs;
+  return LinearOp::create(b, loc, types.activation(outputs, element), x, w,
+                          bias);
+}
+
+/// Projection, norm and rotation of queries or keys.
+Value LayerBuilder::rotated(Value h, Role matrix, Role bias, Role normRole) {
+  bool plain = !weight(normRole) && !layer.usesRope;
+  Value x =
+      linear(h, matrix, weight(bias), plain ? types.compute() : b.getF32Type());
+  auto narrowType = cast<RankedTensorType>(x.getType()).clone(types.compute());
+  if (Value w = weight(normRole))
+    x = buildNorm(x, w, layer.usesRope ? b.getF32Type() : types.compute());
+  if (layer.usesRope)
+    x = RopeOp::create(b, loc, narrowType, x, inputs.cos, inputs.sin);
+  return x;
+}
+
+Value LayerBuilder::attention(Value h) {
+  Value q = rotated(h, Role::Query, Role::QueryBias, Role::QueryNorm);
+  Value k = rotated(h, Role::Key, Role::KeyBias, Role::KeyNorm);
+  Value v = linear(h, Role::Value, weight(Role::ValueBias), types.compute());
+  double scale = 1.0 / std::sqrt(static_cast<double>(config.headDim));
+  Value out = AttentionOp::create(
+      b, loc, q.getType(), q, k, v, inputs.positions, inputs.sequences,
+      inputs.cache, inputs.number, b.getI64IntegerAttr(config.headDim),
+      b.getF64FloatAttr(scale), b.getI64IntegerAttr(layer.window));
+  return linear(out, Role::Output, weight(Role::OutputBias), b.getF32Type());
+}
+
+Value LayerBuilder::feedForward(Value h) {
+  Type result = types.residual();
+  if (!layer.isStem)
+    return DenseFFNOp::create(b, loc, result, h, weight(Role::Gate),
+                              weight(Role::Up), weight(Role::Down),
+                              weight(Role::GateBias), weight(Role::UpBias),
                               weight(Role::DownBias));
+  auto rows = cast<RankedTensorType>(inputs.rows.getType());
+  Value up = LookupOp::create(b, loc, rows, inputs.rows, inputs.index);
+  return GatedFFNOp::create(b, loc, result, h, weight(Role::Gate), up,
+                            weight(Role::Down), weight(Role::GateBias),
+                            weight(Role::DownBias));
+}
+
+Value LayerBuilder::attentionBlock(Value x) {
+  return addBlock(x, Role::InputNorm, Role::PostAttentionNorm,
+                  [&](Value h) { return attention(h); });
+}
+
+Value LayerBuilder::feedForwardBlock(Value x) {
+  return addBlock(x, Role::PostAttentionNorm, Role::PostFeedForwardNorm,
+                  [&](Value h) { return feedForward(h); });
+}
+
+LayerBuilder::Taps LayerBuilder::feedForwardTaps(Value x) {
+  Type f32 = b.getF32Type();
+  Value h = blockInput(x, Role::PostAttentionNorm);
+  Value gate = linear(h, Role::Gate, weight(Role::GateBias), f32);
+  Value up = linear(h, Role::Up, weight(Role::UpBias), f32);
+  return {SiluOp::create(b, loc, gate.getType(), gate), up};
+}
+
+Value LayerBuilder::downProduct(Value z) {
+  return linear(narrow(z), Role::Down, /*bias=*/Value(), b.getF32Type());
+}
+
+Value LayerBuilder::addProduct(Value x, Value z) {
+  Value result =
+      linear(narrow(z), Role::Down, weight(Role::DownBias), b.getF32Type());
+  return addResult(x, result, Role::PostFeedForwardNorm);
+}
+
+func::FuncOp stem::createEntry(OpBuilder &builder, Location loc, StringRef name,
+                               int64_t tile, ArrayRef<EntryArgument> arguments,
+                               uint64_t vocabSize) {
+  SmallVector<Type> inputs, results;
+  for (const EntryArgument &argument : arguments) {
+    inputs.push_back(argument.type);
+    if (argument.isOutput)
+      results.push_back(argument.type);
   }
-
-  OpBuilder &b;
-  Location loc;
-  const ModelConfig &config;
-  const LayerConfig &layer;
-  const GraphTypes &types;
-  std::map<Role, Value> weights;
-  ValueRange tokens; // positions, sequences, cos, sin
-  ValueRange table;  // rows, index
-  Value cache, number;
-};
-
-} // namespace
+  auto function = func::FuncOp::create(
+      builder, loc, name, builder.getFunctionType(inputs, results));
+  function->setAttr(StemDialect::kEntryAttr, builder.getUnitAttr());
+  function->setAttr(StemDialect::kTileAttr, builder.getI64IntegerAttr(tile));
+  for (auto [index, argument] : llvm::enumerate(arguments)) {
+    auto set = [&, index = index](StringRef key, Attribute value) {
+      function.setArgAttr(index, key, value);
+    };
+    set(StemDialect::kNameAttr, builder.getStringAttr(argument.name));
+    if (!argument.rows.empty())
+      set(StemDialect::kRowsAttr, builder.getStringAttr(argument.rows));
+    if (argument.isOutput)
+      set(StemDialect::kOutputAttr, builder.getUnitAttr());
+    if (argument.name == "ids")
+      set(StemDialect::kIdBoundAttr,
+          builder.getI64IntegerAttr(static_cast<int64_t>(vocabSize)));
+  }
+  return function;
+}
 
 func::FuncOp stem::buildLayerFunction(OpBuilder &builder, Location loc,
                                       const ModelConfig &config, uint64_t index,
@@ -259,7 +280,20 @@ func::FuncOp stem::buildLayerFunction(OpBuilder &builder, Location loc,
   OpBuilder::InsertionGuard guard(builder);
   Block *block = function.addEntryBlock();
   builder.setInsertionPointToStart(block);
-  LayerBuilder(builder, loc, config, config.layers[index], types)
-      .build(block, params);
+  auto arguments = block->getArguments();
+  LayerInputs values = {arguments[1], arguments[2], arguments[3],
+                        arguments[4], arguments[5], arguments[6],
+                        {},           {},           {}};
+  for (auto [number, param] : llvm::enumerate(params))
+    values.weights[param.role] = arguments[7 + number];
+  if (rowType) {
+    values.rows = arguments.drop_back().back();
+    values.index = arguments.back();
+  }
+  LayerBuilder layerBuilder(builder, loc, config, config.layers[index], types,
+                            std::move(values));
+  Value x = layerBuilder.attentionBlock(arguments[0]);
+  x = layerBuilder.feedForwardBlock(x);
+  func::ReturnOp::create(builder, loc, x);
   return function;
 }

@@ -13,6 +13,7 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -85,6 +86,75 @@ struct LayerKind {
 
 LayerKind layerKind(const ModelConfig &config, const ModelWeights &weights,
                     uint64_t index);
+
+/// What the body of a layer reads besides the residual stream.
+struct LayerInputs {
+  mlir::Value positions, sequences, cos, sin, cache, number;
+  std::map<LayerParam::Role, mlir::Value> weights;
+  mlir::Value rows, index; ///< of a STEM layer
+};
+
+/// Writes one layer, whole or in parts. x is the residual stream, T x d f32.
+class LayerBuilder {
+public:
+  LayerBuilder(mlir::OpBuilder &builder, mlir::Location loc,
+               const ModelConfig &config, const LayerConfig &layer,
+               const GraphTypes &types, LayerInputs inputs)
+      : b(builder), loc(loc), config(config), layer(layer), types(types),
+        inputs(std::move(inputs)) {}
+
+  /// x plus what attention, or the FFN, makes of it.
+  mlir::Value attentionBlock(mlir::Value x);
+  mlir::Value feedForwardBlock(mlir::Value x);
+
+  /// Of a dense FFN: SiLU(gate) and up, T x F f32.
+  struct Taps {
+    mlir::Value gate, up;
+  };
+  Taps feedForwardTaps(mlir::Value x);
+  /// W_down z for z of T x F, without bias and norm: T x d f32.
+  mlir::Value downProduct(mlir::Value z);
+  /// The end of an FFN whose products are z: x + W_down z + b.
+  mlir::Value addProduct(mlir::Value x, mlir::Value z);
+
+private:
+  using Role = LayerParam::Role;
+
+  mlir::Value weight(Role role) const;
+  mlir::Value addBlock(mlir::Value x, Role before, Role after,
+                       llvm::function_ref<mlir::Value(mlir::Value)> block);
+  mlir::Value blockInput(mlir::Value x, Role norm);
+  mlir::Value addResult(mlir::Value x, mlir::Value result, Role after);
+  mlir::Value narrow(mlir::Value x);
+  mlir::Value buildNorm(mlir::Value x, mlir::Value weight, mlir::Type element);
+  mlir::Value linear(mlir::Value x, Role matrix, mlir::Value bias,
+                     mlir::Type element);
+  mlir::Value rotated(mlir::Value h, Role matrix, Role bias, Role norm);
+  mlir::Value attention(mlir::Value h);
+  mlir::Value feedForward(mlir::Value h);
+
+  mlir::OpBuilder &b;
+  mlir::Location loc;
+  const ModelConfig &config;
+  const LayerConfig &layer;
+  const GraphTypes &types;
+  LayerInputs inputs;
+};
+
+/// One argument of an entry.
+struct EntryArgument {
+  llvm::StringRef name;
+  mlir::Type type;
+  llvm::StringRef rows; ///< "tokens", "outputs" or none
+  bool isOutput = false;
+};
+
+/// An entry function, without a body, that returns its outputs; an argument
+/// "ids" lies below `vocabSize`.
+mlir::func::FuncOp createEntry(mlir::OpBuilder &builder, mlir::Location loc,
+                               llvm::StringRef name, int64_t tile,
+                               llvm::ArrayRef<EntryArgument> arguments,
+                               uint64_t vocabSize);
 
 /// `name`(x, positions, sequences, cos, sin, cache, layer, weights..., and for
 /// a STEM layer rows, index) -> x. `rowType` is the element type of the rows.

@@ -143,39 +143,6 @@ private:
         weight, builder.getF64FloatAttr(config.rmsNormEps));
   }
 
-  struct EntryArgument {
-    StringRef name;
-    Type type;
-    StringRef rows; // "tokens", "outputs" or none
-    bool isOutput = false;
-  };
-
-  func::FuncOp createEntry(StringRef name, int64_t tile,
-                           ArrayRef<EntryArgument> arguments) {
-    SmallVector<Type> inputs;
-    for (const EntryArgument &argument : arguments)
-      inputs.push_back(argument.type);
-    auto function = func::FuncOp::create(
-        builder, loc, name,
-        builder.getFunctionType(inputs, {arguments.back().type}));
-    function->setAttr(StemDialect::kEntryAttr, builder.getUnitAttr());
-    function->setAttr(StemDialect::kTileAttr, builder.getI64IntegerAttr(tile));
-    for (auto [index, argument] : llvm::enumerate(arguments)) {
-      auto set = [&, index = index](StringRef key, Attribute value) {
-        function.setArgAttr(index, key, value);
-      };
-      set(StemDialect::kNameAttr, builder.getStringAttr(argument.name));
-      if (!argument.rows.empty())
-        set(StemDialect::kRowsAttr, builder.getStringAttr(argument.rows));
-      if (argument.isOutput)
-        set(StemDialect::kOutputAttr, builder.getUnitAttr());
-      if (argument.name == "ids")
-        set(StemDialect::kIdBoundAttr,
-            builder.getI64IntegerAttr(config.vocabSize));
-    }
-    return function;
-  }
-
   Value load(const std::string &key, Type type) {
     return ParamLoadOp::create(builder, loc, type, key);
   }
@@ -236,13 +203,14 @@ private:
                   EntryArgument output,
                   function_ref<Value(Value, Value, ValueRange)> finish) {
     EntryArgument cache{"cache", KVCacheType::get(builder.getContext()), ""};
-    func::FuncOp entry = createEntry(name, tile,
+    func::FuncOp entry = createEntry(builder, loc, name, tile,
                                      {{"ids", types.ids(), "tokens"},
                                       {"positions", types.ids(), "tokens"},
                                       {"sequences", types.ids(), "tokens"},
                                       extra,
                                       cache,
-                                      output});
+                                      output},
+                                     config.vocabSize);
     OpBuilder::InsertionGuard guard(builder);
     Block *block = entry.addEntryBlock();
     builder.setInsertionPointToStart(block);

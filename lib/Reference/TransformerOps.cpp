@@ -101,6 +101,13 @@ static LogicalResult evaluate(Machine &machine, RMSNormOp op) {
   return machine.set(op, op.getResult(), std::move(x));
 }
 
+static LogicalResult evaluate(Machine &machine, SiluOp op) {
+  ReferenceTensor x = machine.tensor(op.getX());
+  for (double &value : x.values)
+    value = silu(value);
+  return machine.set(op, op.getResult(), std::move(x));
+}
+
 static LogicalResult evaluate(Machine &machine, LinearOp op) {
   auto result = linear(machine, op, machine.tensor(op.getX()),
                        WeightView(machine, op.getWeight()), op.getBias());
@@ -349,6 +356,8 @@ Evaluated reference::evaluateTransformerOp(Machine &machine, Operation *op) {
     return evaluate(machine, embedding);
   if (auto norm = dyn_cast<RMSNormOp>(op))
     return evaluate(machine, norm);
+  if (auto silu = dyn_cast<SiluOp>(op))
+    return evaluate(machine, silu);
   if (auto linear = dyn_cast<LinearOp>(op))
     return evaluate(machine, linear);
   if (auto angles = dyn_cast<RotaryAnglesOp>(op))

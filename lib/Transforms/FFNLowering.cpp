@@ -36,16 +36,19 @@ Value stem::addBias(OpBuilder &builder, Location loc, Value matrix,
                       })[0];
 }
 
-Value stem::gateTimesUp(OpBuilder &builder, Location loc, Value gate,
-                        Value up) {
-  // gate * sigmoid(gate) * up with one division.
-  Value one = arith::ConstantOp::create(
-      builder, loc, builder.getFloatAttr(gate.getType(), 1.0));
-  Value negated = arith::NegFOp::create(builder, loc, gate);
+Value stem::buildSilu(OpBuilder &builder, Location loc, Value x) {
+  // x * sigmoid(x) with one division.
+  Value one = arith::ConstantOp::create(builder, loc,
+                                        builder.getFloatAttr(x.getType(), 1.0));
+  Value negated = arith::NegFOp::create(builder, loc, x);
   Value power = math::ExpOp::create(builder, loc, negated);
   Value denominator = arith::AddFOp::create(builder, loc, one, power);
-  Value silu = arith::DivFOp::create(builder, loc, gate, denominator);
-  return arith::MulFOp::create(builder, loc, silu, up);
+  return arith::DivFOp::create(builder, loc, x, denominator);
+}
+
+Value stem::gateTimesUp(OpBuilder &builder, Location loc, Value gate,
+                        Value up) {
+  return arith::MulFOp::create(builder, loc, buildSilu(builder, loc, gate), up);
 }
 
 namespace {

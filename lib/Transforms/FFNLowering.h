@@ -23,6 +23,10 @@ mlir::Value multiplyPacked(mlir::OpBuilder &builder, mlir::Location loc,
 mlir::Value addBias(mlir::OpBuilder &builder, mlir::Location loc,
                     mlir::Value matrix, mlir::Value bias);
 
+/// `SiLU(x)` for one element, f32.
+mlir::Value buildSilu(mlir::OpBuilder &builder, mlir::Location loc,
+                      mlir::Value x);
+
 /// `SiLU(gate) * up` for one element, f32.
 mlir::Value gateTimesUp(mlir::OpBuilder &builder, mlir::Location loc,
                         mlir::Value gate, mlir::Value up);

@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "FFNLowering.h"
 #include "TilingUtils.h"
 #include "ToLinalg.h"
 
@@ -186,6 +187,26 @@ struct LowerRope : OpRewritePattern<RopeOp> {
   }
 };
 
+// Pattern: silu(x) -> x / (1 + exp(-x))
+struct LowerSilu : OpRewritePattern<SiluOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(SiluOp op, PatternRewriter &b) const override {
+    Location loc = op.getLoc();
+    Type element = op.getType().getElementType();
+    Value out = emptyLike(b, loc, op.getX(), element);
+    out = buildGeneric(b, loc, 2, false, {{op.getX(), {0, 1}}}, {{out, {0, 1}}},
+                       [&](OpBuilder &nb, Location l, ValueRange arguments) {
+                         Value x =
+                             convertFloat(nb, l, arguments[0], nb.getF32Type());
+                         return SmallVector<Value>{
+                             convertFloat(nb, l, buildSilu(nb, l, x), element)};
+                       })[0];
+    b.replaceOp(op, out);
+    return success();
+  }
+};
+
 /// `matrix[ids[t], j]`.
 Value gatherRows(OpBuilder &b, Location loc, Value ids, Value matrix,
                  RankedTensorType type) {
@@ -284,6 +305,6 @@ struct LowerMapIds : OpRewritePattern<MapIdsOp> {
 } // namespace
 
 void stem::populateElementwisePatterns(RewritePatternSet &patterns) {
-  patterns.add<LowerRMSNorm, LowerRotaryAngles, LowerRope, LowerEmbedding,
-               LowerLookup, LowerMapIds>(patterns.getContext());
+  patterns.add<LowerRMSNorm, LowerRotaryAngles, LowerRope, LowerSilu,
+               LowerEmbedding, LowerLookup, LowerMapIds>(patterns.getContext());
 }

@@ -94,7 +94,8 @@ func.func private @dense(%x: !x, %p: !ids, %s: !ids, %cos: !angles, %sin: !angle
   %x1 = arith.addf %x, %o : !x
   %h1 = stem.rms_norm %x1, %n {eps = 1.0e-5 : f64} : !x, !v64 -> !h
   %f = stem.dense_ffn %h1 gate %g up %u down %d gate_bias %bg up_bias %bu down_bias %bd : (!h, !w100, !w100, !d100, !v100, !v100, !v64) -> !x
-  %y = arith.addf %x1, %f : !x
+  %s1 = stem.silu %f : !x -> !x
+  %y = arith.addf %x1, %s1 : !x
   return %y : !x
 }
 

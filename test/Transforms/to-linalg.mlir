@@ -27,6 +27,15 @@ func.func @rope(%x: tensor<?x8xf32>, %p: tensor<?xi32>) -> tensor<?x8xf32> {
   return %0 : tensor<?x8xf32>
 }
 
+// CHECK-LABEL: func.func @silu
+// CHECK: arith.negf
+// CHECK: math.exp
+// CHECK: arith.divf
+func.func @silu(%x: tensor<?x8xf32>) -> tensor<?x8xbf16> {
+  %0 = stem.silu %x : tensor<?x8xf32> -> tensor<?x8xbf16>
+  return %0 : tensor<?x8xbf16>
+}
+
 // CHECK-LABEL: func.func @gathers
 // CHECK-SAME: %[[IDS:[a-z0-9]+]]: tensor<?xi32>, %[[W:[a-z0-9]+]]: tensor<10x8xbf16>
 // CHECK: linalg.generic {{.*}} ins(%[[IDS]] :

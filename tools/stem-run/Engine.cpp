@@ -193,29 +193,31 @@ int64_t MemoryPlan::total() const {
 // Start
 //===----------------------------------------------------------------------===//
 
-/// The compute type, and what the machine can do.
+ComputeType stem::chooseComputeType(const ModelConfig &config,
+                                    std::optional<DType> wanted, stem_isa isa) {
+  DType own = config.dtype.value_or(DType::F32);
+  if (wanted && *wanted != DType::F32 && *wanted != DType::BF16)
+    fail("--dtype={}: the compute type is f32 or bf16", dtypeName(*wanted));
+  if (wanted)
+    return {*wanted, ""};
+  if (own == DType::BF16 && isa != STEM_ISA_AVX512_BF16)
+    return {DType::F32,
+            "the model is bf16, but this CPU has no bf16 arithmetic: it runs "
+            "in f32 (--dtype=bf16 for bf16)"};
+  if (own == DType::BF16 || own == DType::F32)
+    return {own, ""};
+  return {DType::F32, fmt::format("the model's type {} is computed in f32",
+                                  dtypeName(own))};
+}
+
 void Engine::Impl::chooseTypes() {
   context = createContext(options.threads, options.maxIsa);
   report.threads = stem_context_threads(context.get());
   stem_isa isa = stem_context_isa(context.get());
   report.isa = isaName(isa);
-  DType own = config.dtype.value_or(DType::F32);
-  if (options.dtype) {
-    report.dtype = *options.dtype;
-  } else if (own == DType::BF16 && isa != STEM_ISA_AVX512_BF16) {
-    report.dtype = DType::F32;
-    report.dtypeNote = "the model is bf16, but this CPU has no bf16 "
-                       "arithmetic: it runs in f32 (--dtype=bf16 for bf16)";
-  } else if (own == DType::BF16 || own == DType::F32) {
-    report.dtype = own;
-  } else {
-    report.dtype = DType::F32;
-    report.dtypeNote =
-        fmt::format("the model's type {} is computed in f32", dtypeName(own));
-  }
-  if (report.dtype != DType::F32 && report.dtype != DType::BF16)
-    fail("--dtype={}: the compute type is f32 or bf16",
-         dtypeName(report.dtype));
+  ComputeType type = chooseComputeType(config, options.dtype, isa);
+  report.dtype = type.dtype;
+  report.dtypeNote = type.note;
 }
 
 void Engine::Impl::compile(const Checkpoint &checkpoint) {

@@ -40,6 +40,15 @@ struct EngineOptions {
   std::function<void(const std::string &)> onPlan;
 };
 
+struct ComputeType {
+  DType dtype;
+  std::string note; ///< why it is not the model's own; else empty
+};
+
+/// `wanted`, or what suits the model and the instruction set.
+ComputeType chooseComputeType(const ModelConfig &config,
+                              std::optional<DType> wanted, stem_isa isa);
+
 /// Bytes by purpose, known before they are allocated.
 struct MemoryPlan {
   int64_t weights = 0;

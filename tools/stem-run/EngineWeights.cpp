@@ -48,17 +48,6 @@ int64_t plainBytes(const char *key, int32_t dtype,
   return bytes;
 }
 
-int64_t bytesOf(const char *key, const stem_argument &argument) {
-  if (argument.rank < 0 || argument.rank > STEM_MAX_RANK ||
-      (argument.packed && argument.rank != 2))
-    refuseSize(key, "has a rank that none has");
-  std::span sizes(argument.sizes, static_cast<size_t>(argument.rank));
-  int64_t plain = plainBytes(key, argument.dtype, sizes);
-  return argument.packed ? packedBytes(static_cast<stem_dtype>(argument.dtype),
-                                       sizes[0], sizes[1])
-                         : plain;
-}
-
 /// What is read goes where the module's numbers say.
 void checkElements(const TensorInfo &info, std::span<const int64_t> sizes) {
   uint64_t wanted = 1;
@@ -127,6 +116,31 @@ void loadPlain(const TensorSource &source, const TensorInfo &info,
 
 } // namespace
 
+int64_t stem::parameterBytes(const char *key, const stem_argument &argument) {
+  if (argument.rank < 0 || argument.rank > STEM_MAX_RANK ||
+      (argument.packed && argument.rank != 2))
+    refuseSize(key, "has a rank that none has");
+  std::span sizes(argument.sizes, static_cast<size_t>(argument.rank));
+  int64_t plain = plainBytes(key, argument.dtype, sizes);
+  return argument.packed ? packedBytes(static_cast<stem_dtype>(argument.dtype),
+                                       sizes[0], sizes[1])
+                         : plain;
+}
+
+void stem::loadParameter(const TensorSource &source, const std::string &key,
+                         const stem_argument &argument, std::byte *target,
+                         stem_context *context) {
+  const TensorInfo &info = source.get(key);
+  checkElements(info, {argument.sizes, static_cast<size_t>(argument.rank)});
+  if (argument.packed)
+    loadPacked(source, info,
+               {target, static_cast<stem_dtype>(argument.dtype),
+                argument.sizes[0], argument.sizes[1]},
+               context);
+  else
+    loadPlain(source, info, argument.dtype, target, context);
+}
+
 EngineWeights::EngineWeights(std::span<const stem_entry *const> entries,
                              std::span<const stem_table_info> tableInfos)
     : tables(tableInfos.begin(), tableInfos.end()) {
@@ -145,7 +159,8 @@ EngineWeights::EngineWeights(std::span<const stem_entry *const> entries,
       if (slots.contains(key))
         continue;
       slots[key] = {argument, offset, {}};
-      advance(key.first.c_str(), bytesOf(key.first.c_str(), argument));
+      advance(key.first.c_str(),
+              stem::parameterBytes(key.first.c_str(), argument));
     }
   }
   bytesOfParameters = offset;
@@ -161,19 +176,10 @@ void EngineWeights::loadSlot(const std::string &key, Slot &slot,
                              const TensorSource &source,
                              stem_context *context) {
   const stem_argument &argument = slot.argument;
-  const TensorInfo &info = source.get(key);
   std::byte *target = static_cast<std::byte *>(memory.data()) + slot.offset;
-  checkElements(info, {argument.sizes, static_cast<size_t>(argument.rank)});
-  if (!argument.packed) {
-    loadPlain(source, info, argument.dtype, target, context);
-    return;
-  }
+  loadParameter(source, key, argument, target, context);
   slot.packed = {target, argument.dtype, 0, argument.sizes[0],
                  argument.sizes[1]};
-  loadPacked(source, info,
-             {target, static_cast<stem_dtype>(argument.dtype),
-              argument.sizes[0], argument.sizes[1]},
-             context);
 }
 
 void EngineWeights::load(const TensorSource &source, stem_context *context) {

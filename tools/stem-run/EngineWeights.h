@@ -20,6 +20,15 @@
 
 namespace stem {
 
+/// Bytes of a parameter in its executed form; `key` is for messages.
+int64_t parameterBytes(const char *key, const stem_argument &argument);
+
+/// Reads tensor `key` into its executed form at `target`, which holds
+/// parameterBytes and is aligned to 64 bytes.
+void loadParameter(const TensorSource &source, const std::string &key,
+                   const stem_argument &argument, std::byte *target,
+                   stem_context *context);
+
 /// The parameters and tables that a compiled module asks for, in one piece of
 /// memory. A tensor that is read packed and plain is held in both forms.
 class EngineWeights {

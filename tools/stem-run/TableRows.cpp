@@ -22,47 +22,35 @@ using namespace stem;
 
 TableRows::~TableRows() = default;
 
+NormedEmbeddings::NormedEmbeddings(const Checkpoint &checkpoint, uint64_t layer)
+    : source(checkpoint.tensors()), embedding(checkpoint.weights().embedding),
+      width(checkpoint.config().hiddenSize),
+      epsilon(checkpoint.config().rmsNormEps) {
+  if (checkpoint.config().normAfterBlock)
+    return;
+  weight.resize(width);
+  source.readF32(checkpoint.weights().layers[layer].postAttentionNorm, 0, 1,
+                 weight.data());
+}
+
+void NormedEmbeddings::read(uint64_t first, uint64_t count, float *out) const {
+  source.readF32(embedding, first, count, out);
+  source.release(embedding, first, count);
+  for (uint64_t row = 0; row < count && !weight.empty(); ++row)
+    normalize(out + row * width);
+}
+
+void NormedEmbeddings::normalize(float *row) const {
+  double squares = 0;
+  for (uint64_t i = 0; i < width; ++i)
+    squares += double(row[i]) * row[i];
+  const float scale = static_cast<float>(
+      1 / std::sqrt(squares / static_cast<double>(width) + epsilon));
+  for (uint64_t i = 0; i < width; ++i)
+    row[i] *= scale * weight[i];
+}
+
 namespace {
-
-/// Embeddings as the layer's up-projection would see them with nothing else in
-/// the residual stream.
-class NormedEmbeddings {
-public:
-  NormedEmbeddings(const Checkpoint &checkpoint, uint64_t layer)
-      : source(checkpoint.tensors()), embedding(checkpoint.weights().embedding),
-        width(checkpoint.config().hiddenSize),
-        epsilon(checkpoint.config().rmsNormEps) {
-    if (checkpoint.config().normAfterBlock)
-      return;
-    weight.resize(width);
-    source.readF32(checkpoint.weights().layers[layer].postAttentionNorm, 0, 1,
-                   weight.data());
-  }
-
-  void read(uint64_t first, uint64_t count, float *out) const {
-    source.readF32(embedding, first, count, out);
-    source.release(embedding, first, count);
-    for (uint64_t row = 0; row < count && !weight.empty(); ++row)
-      normalize(out + row * width);
-  }
-
-private:
-  void normalize(float *row) const {
-    double squares = 0;
-    for (uint64_t i = 0; i < width; ++i)
-      squares += double(row[i]) * row[i];
-    const float scale = static_cast<float>(
-        1 / std::sqrt(squares / static_cast<double>(width) + epsilon));
-    for (uint64_t i = 0; i < width; ++i)
-      row[i] *= scale * weight[i];
-  }
-
-  const TensorSource &source;
-  const std::string &embedding;
-  uint64_t width;
-  double epsilon;
-  std::vector<float> weight; ///< empty: no norm
-};
 
 std::vector<float> readBias(const Checkpoint &checkpoint, uint64_t layer) {
   std::vector<float> bias(checkpoint.config().intermediateSize);

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace stem {
 
@@ -23,6 +24,25 @@ public:
   virtual ~TableRows();
   /// Rows [first, first + count) to `out`, [count, d_ff].
   virtual void fill(uint64_t first, uint64_t count, float *out) = 0;
+};
+
+/// Embeddings as the layer's up-projection would see them with nothing else in
+/// the residual stream.
+class NormedEmbeddings {
+public:
+  NormedEmbeddings(const Checkpoint &checkpoint, uint64_t layer);
+
+  /// Of the ids [first, first + count): [count, d].
+  void read(uint64_t first, uint64_t count, float *out) const;
+
+private:
+  void normalize(float *row) const;
+
+  const TensorSource &source;
+  const std::string &embedding;
+  uint64_t width;
+  double epsilon;
+  std::vector<float> weight; ///< empty: no norm
 };
 
 struct TableInit {

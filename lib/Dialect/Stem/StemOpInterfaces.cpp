@@ -78,6 +78,7 @@ static bool isOneOf(Operation *op, unsigned index,
 
 bool EmbeddingOp::isTokenOperand(unsigned index) { return index == 0; }
 bool RMSNormOp::isTokenOperand(unsigned index) { return index == 0; }
+bool SiluOp::isTokenOperand(unsigned index) { return true; }
 bool LinearOp::isTokenOperand(unsigned index) { return index == 0; }
 bool RotaryAnglesOp::isTokenOperand(unsigned index) { return true; }
 bool RopeOp::isTokenOperand(unsigned index) { return true; }
@@ -196,6 +197,11 @@ OpCost RMSNormOp::getCost(int64_t tokens) {
   return costOf(4 * countElements(getX().getType(), tokens),
                 streamedBytes(*this, tokens),
                 countElements(getWeight().getType(), tokens));
+}
+
+OpCost SiluOp::getCost(int64_t tokens) {
+  return {4 * countElements(getX().getType(), tokens),
+          streamedBytes(*this, tokens), 0};
 }
 
 OpCost LinearOp::getCost(int64_t tokens) {

@@ -149,6 +149,11 @@ LogicalResult RMSNormOp::verify() {
   return expectSameShape(*this, getResult(), getX(), "x");
 }
 
+LogicalResult SiluOp::verify() {
+  // C1
+  return expectSameShape(*this, getResult(), getX(), "x");
+}
+
 LogicalResult LinearOp::verify() {
   WeightShape weight = getWeightShape(getWeight().getType());
   // C1

@@ -18,6 +18,14 @@ func.func @embedding_c2(%ids: tensor<4xi32>, %w: tensor<32x8xf32>) {
 
 // -----
 
+func.func @silu_c1(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{'stem.silu' op result must have the shape of x ('tensor<4x8xf32>'), got 'tensor<4x9xf32>'}}
+  %0 = stem.silu %x : tensor<4x8xf32> -> tensor<4x9xf32>
+  return
+}
+
+// -----
+
 func.func @rms_norm_c1(%x: tensor<4x8xf32>, %w: tensor<3xf32>) {
   // expected-error @+1 {{'stem.rms_norm' op length of the weight (3) must divide the columns of x (8), both static}}
   %0 = stem.rms_norm %x, %w {eps = 1.0e-5 : f64} : tensor<4x8xf32>, tensor<3xf32> -> tensor<4x8xf32>

@@ -33,6 +33,13 @@ func.func @rms_norm(%x: tensor<?x8xf32>, %w: tensor<4xf32>) -> tensor<?x8xbf16> 
   return %0 : tensor<?x8xbf16>
 }
 
+// CHECK-LABEL: func.func @silu
+func.func @silu(%x: tensor<?x8xf32>) -> tensor<?x8xbf16> {
+  // CHECK: stem.silu %{{.*}} : tensor<?x8xf32> -> tensor<?x8xbf16>
+  %0 = stem.silu %x : tensor<?x8xf32> -> tensor<?x8xbf16>
+  return %0 : tensor<?x8xbf16>
+}
+
 // CHECK-LABEL: func.func @linear
 func.func @linear(%x: tensor<?x8xbf16>, %w: tensor<16x8xbf16>, %p: !stem.packed<8x16xbf16>, %b: tensor<16xf32>) -> (tensor<?x16xf32>, tensor<?x16xf32>) {
   // CHECK: stem.linear %{{.*}}, %{{.*}} : tensor<?x8xbf16>, tensor<16x8xbf16> -> tensor<?x16xf32>

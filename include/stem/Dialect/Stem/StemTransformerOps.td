@@ -54,6 +54,23 @@ def Stem_RMSNormOp : Stem_PureTokenwiseOp<"rms_norm"> {
   }];
 }
 
+def Stem_SiluOp : Stem_PureTokenwiseOp<"silu"> {
+  let summary = "x * sigmoid(x), element by element";
+  let description = [{
+    `y = x / (1 + exp(-x))` (Elfwing et al. 2017). The FFN ops hold it already;
+    this op is for functions that give out the gate itself.
+
+    Constraints: C1 the result has the shape of `x`.
+
+    ```mlir
+    %y = stem.silu %x : tensor<?x1536xf32> -> tensor<?x1536xf32>
+    ```
+  }];
+  let arguments = (ins Stem_FloatMatrix:$x);
+  let results = (outs Stem_FloatMatrix:$result);
+  let assemblyFormat = "$x attr-dict `:` type($x) `->` type($result)";
+}
+
 def Stem_LinearOp : Stem_PureTokenwiseOp<"linear"> {
   let summary = "y = x W^T + b";
   let description = [{
