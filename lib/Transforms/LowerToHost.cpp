@@ -333,6 +333,7 @@ LogicalResult LowerToHostPass::lower(ModuleOp module) {
   for (HostEntry &entry : *entries)
     if (failed(lowerTableRows(entry, converter)))
       return failure();
+  passBuffersByAddress(module, converter);
   if (failed(lowerParallelCalls(module, converter)))
     return failure();
   for (auto [number, entry] : llvm::enumerate(*entries))

@@ -96,6 +96,12 @@ mlir::FailureOr<std::vector<HostEntry>> collectEntries(mlir::ModuleOp module);
 /// Gives every function the context as its first argument.
 void addContextArguments(mlir::ModuleOp module);
 
+/// Passes buffers to the functions that func.call names by address: of a static
+/// one the data, of any other one its descriptor. As descriptors in parts they
+/// would be dozens of operands in every call of a layer.
+void passBuffersByAddress(mlir::ModuleOp module,
+                          const mlir::LLVMTypeConverter &converter);
+
 /// stem.parallel_call -> stem_parallel_for of a function that unpacks the
 /// captures.
 mlir::LogicalResult

@@ -12,6 +12,7 @@
 #include "mlir/Conversion/LLVMCommon/MemRefBuilder.h"
 #include "mlir/Conversion/LLVMCommon/Pattern.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
 using namespace stem;
@@ -167,6 +168,77 @@ void stem::addContextArguments(ModuleOp module) {
         llvm::concat<Value>(SmallVector<Value>{function.getArgument(0)},
                             SmallVector<Value>(call.getOperands()))));
   });
+}
+
+static bool isDense(MemRefType type) {
+  return type.hasStaticShape() && type.getLayout().isIdentity();
+}
+
+/// Takes the buffers of a function by address.
+static void takeBuffersByAddress(func::FuncOp function,
+                                 const LLVMTypeConverter &converter) {
+  Location loc = function.getLoc();
+  Block &block = function.getBody().front();
+  HostBuilder builder(loc);
+  builder.setInsertionPointToStart(&block);
+  for (unsigned i = 0; i < block.getNumArguments(); ++i) {
+    auto type = dyn_cast<MemRefType>(block.getArgument(i).getType());
+    if (!type)
+      continue;
+    Value address = block.insertArgument(i + 1, builder.ptr(), loc);
+    Value descriptor;
+    if (isDense(type))
+      descriptor = MemRefDescriptor::fromStaticShape(builder, loc, converter,
+                                                     type, address);
+    else
+      descriptor = LLVM::LoadOp::create(builder, loc,
+                                        converter.convertType(type), address);
+    block.getArgument(i).replaceAllUsesWith(builder.cast(type, descriptor));
+    block.eraseArgument(i);
+  }
+  function.setFunctionType(
+      FunctionType::get(function.getContext(), block.getArgumentTypes(),
+                        function.getFunctionType().getResults()));
+}
+
+/// The address that stands for a buffer in a call. `slots` holds descriptors
+/// that are on the stack already.
+static Value addressOf(Value buffer, func::CallOp call,
+                       const LLVMTypeConverter &converter,
+                       llvm::DenseMap<Value, Value> &slots) {
+  auto type = cast<MemRefType>(buffer.getType());
+  Type converted = converter.convertType(type);
+  HostBuilder builder(call);
+  if (isDense(type))
+    return MemRefDescriptor(builder.cast(converted, buffer))
+        .alignedPtr(builder, call.getLoc());
+  Value &slot = slots[buffer];
+  if (!slot) {
+    Region &function = call->getParentOfType<func::FuncOp>().getBody();
+    slot = builder.stackSlot(function, converted);
+    builder.setInsertionPointAfterValue(buffer);
+    if (buffer.getParentBlock() == slot.getParentBlock() &&
+        isa<BlockArgument>(buffer))
+      builder.setInsertionPointAfterValue(slot);
+    LLVM::StoreOp::create(builder, call.getLoc(),
+                          builder.cast(converted, buffer), slot);
+  }
+  return slot;
+}
+
+void stem::passBuffersByAddress(ModuleOp module,
+                                const LLVMTypeConverter &converter) {
+  SymbolTable symbols(module);
+  llvm::SetVector<func::FuncOp> callees;
+  llvm::DenseMap<Value, Value> slots;
+  module.walk([&](func::CallOp call) {
+    callees.insert(symbols.lookup<func::FuncOp>(call.getCallee()));
+    for (OpOperand &operand : call->getOpOperands())
+      if (isa<MemRefType>(operand.get().getType()))
+        operand.set(addressOf(operand.get(), call, converter, slots));
+  });
+  for (func::FuncOp function : callees)
+    takeBuffersByAddress(function, converter);
 }
 
 /// The function that the threads call: it unpacks the context and the captures
