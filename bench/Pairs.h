@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <vector>
 
@@ -43,9 +44,24 @@ inline double medianOf(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-/// Runs A and B in turns, `pairs` times after one untimed turn, and compares
-/// time(B) / time(A): how many times as fast A is. The interval is that of the
-/// order statistics 4 and 12 of 15, 95 % or more for 15 pairs and up.
+/// The interval of the median of `count` values, 95 % at least, is from the
+/// value at this place in their order to the one as far from the other end:
+/// that as few lie below the true median as above it is binomial.
+inline size_t intervalPlace(size_t count) {
+  double probability = std::pow(0.5, static_cast<double>(count)), below = 0;
+  size_t place = 0;
+  for (; place < count / 2; ++place) {
+    below += probability;
+    if (below > 0.025)
+      break;
+    probability *=
+        static_cast<double>(count - place) / static_cast<double>(place + 1);
+  }
+  return place > 0 ? place - 1 : 0;
+}
+
+/// Runs A and B in turns, `pairs` times (15 at least) after one untimed turn,
+/// and compares time(B) / time(A): how many times as fast A is.
 template <typename A, typename B> Ratio compare(A &&a, B &&b, int pairs = 15) {
   a(), b();
   std::vector<double> ratios, timesA, timesB;
@@ -55,7 +71,7 @@ template <typename A, typename B> Ratio compare(A &&a, B &&b, int pairs = 15) {
     ratios.push_back(timesB.back() / timesA.back());
   }
   std::sort(ratios.begin(), ratios.end());
-  size_t low = ratios.size() * 4 / 15 - 1;
+  size_t low = intervalPlace(ratios.size());
   return {ratios[ratios.size() / 2], ratios[low],
           ratios[ratios.size() - 1 - low], medianOf(timesA), medianOf(timesB)};
 }
