@@ -12,6 +12,15 @@ if(STEM_SANITIZE)
   target_link_options(stem_flags INTERFACE -fsanitize=${STEM_SANITIZE})
 endif()
 
+# Eigen, single-threaded so that its sums have one order. Its code is inline:
+# all that link it take the same instruction set, the least that the runtime's
+# kernels accept.
+add_library(stem_eigen INTERFACE)
+target_link_libraries(stem_eigen INTERFACE Eigen3::Eigen)
+target_compile_definitions(stem_eigen INTERFACE
+  EIGEN_DONT_PARALLELIZE EIGEN_MPL2_ONLY)
+target_compile_options(stem_eigen INTERFACE -mavx2 -mfma)
+
 # Coverage of the libraries, which guides the fuzzers.
 if(STEM_BUILD_FUZZERS)
   target_compile_options(stem_flags INTERFACE -fsanitize=fuzzer-no-link)

@@ -1,0 +1,135 @@
+//===- RowFit.h - Rows of a table fitted to statistics ----------*- C++ -*-===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The row of id t, in each dimension of d_ff (docs/conversion.md):
+//
+//   U[t] = (H_t + k ḡ² p_t) / (G_t + k ḡ²)      ḡ² = Σ_t G_t / Σ_t n_t
+//
+// minimises Σ g² (u − U[t])² with a prior of k average observations of p_t.
+//
+// The prior p_t: ridge regression, weighted by n_t, from [feature of t, 1] to
+// S_t / n_t, with λ = ridge · (mean diagonal of the weighted normal matrix) on
+// every coefficient; then in each dimension slope · p + offset, fitted under
+// the weight G_t to H_t / G_t with the slope clamped to [0, 2]. An id that was
+// never seen has U[t] = p_t.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEM_CALIBRATION_ROWFIT_H
+#define STEM_CALIBRATION_ROWFIT_H
+
+#include "stem/Calibration/RowStatistics.h"
+
+#include <functional>
+
+namespace stem {
+
+/// Fills `out` (count x d) with the features of the rows [first, first +
+/// count) of the statistics: the normed embeddings of their ids.
+using FeatureReader =
+    std::function<void(int64_t first, int64_t count, float *out)>;
+
+/// Positions whose rows are wanted. All matrices are index.size() x columns.
+struct RowPositions {
+  /// The row of each position; none is left out here.
+  std::span<const int32_t> index;
+  const float *gate = nullptr;
+  const float *up = nullptr;
+  /// Not empty: leave-one-out. Where it is not 0, the statistics hold this
+  /// position, and its own g² and g² u are subtracted first. What then
+  /// remains of G below 2⁻²⁰ of it is rounding and counts as nothing.
+  std::span<const uint8_t> counted = {};
+};
+
+/// What apply computes; each may be null.
+struct RowOutputs {
+  float *rows = nullptr;  ///< U
+  float *gated = nullptr; ///< g ⊙ U
+  float *error = nullptr; ///< g ⊙ (u − U)
+};
+
+class RowFit {
+public:
+  /// A row for each id, from the statistics, whose S it overwrites with p.
+  static RowFit perId(RowStatistics &&statistics, int64_t features,
+                      const FeatureReader &read, double ridge = 1e-2);
+
+  /// One row for all ids, Σ_t H_t / Σ_t G_t (0 where no gate opened): what a
+  /// model without a table would have. Needs no features.
+  static RowFit meanRow(const RowStatistics &statistics);
+
+  /// What a fit per id holds, its statistics included, and what fitting takes
+  /// beside that for a while.
+  static int64_t bytes(int64_t rows, int64_t columns, int64_t features);
+  static int64_t fitBytes(int64_t columns, int64_t features);
+
+  /// k, at first 4.
+  void setShrinkage(double k);
+  double shrinkage() const { return k; }
+
+  int64_t columns() const { return sums.columns(); }
+  /// ḡ², one a dimension.
+  std::span<const float> meanGateSquares() const { return meanSquares; }
+  /// p of every row of the statistics, rows x columns (meanRow: 1 x columns).
+  const float *priors() const { return sums.ups(); }
+
+  /// p for the features (count x d) of any ids: out is count x columns. The
+  /// same bits as priors() for the same features. meanRow ignores the features.
+  void prior(const float *features, int64_t count, float *out) const;
+
+  /// U of the rows `index`: out is index.size() x columns.
+  void rows(std::span<const int32_t> index, float *out) const;
+
+  void apply(const RowPositions &positions, const RowOutputs &outputs) const;
+
+private:
+  friend class RowErrors;
+  RowFit(RowStatistics &&statistics, int64_t features);
+
+  stem_context *context() const { return sums.context; }
+  void regress(const FeatureReader &read, double ridge);
+  void predict(const float *features, int64_t count, float *out) const;
+  void predictAll(const FeatureReader &read);
+  void correct();
+  void meanSquaresOf(int64_t count);
+  void checkSums() const;
+  void checkIndex(std::span<const int32_t> index, int32_t least) const;
+  void checkPositions(const RowPositions &positions) const;
+  /// U of position i of `positions` in the columns [first, first + count).
+  void row(const RowPositions &positions, int64_t i, int64_t first,
+           int64_t count, double shrinkage, float *out) const;
+
+  RowStatistics sums; ///< meanRow: one row, the sums over all ids
+  int64_t features;   ///< 0: meanRow
+  double k = 4;
+  Arena weights; ///< of the regression, features x columns, packed
+  std::vector<float> constant, slope, offset, meanSquares;
+};
+
+/// Σ g² (u − U)² of a fit for several k in one pass: the way to choose k, on
+/// positions held back from the statistics (or leave-one-out). Summed position
+/// by position in f64.
+class RowErrors {
+public:
+  /// The fit outlives the object.
+  RowErrors(const RowFit &fit, std::span<const double> shrinkages);
+
+  /// Here index may be -1: a position that is left out.
+  void add(const RowPositions &positions);
+
+  /// One for each k.
+  std::vector<double> totals() const;
+
+private:
+  const RowFit &fit;
+  std::vector<double> shrinkages;
+  std::vector<double> sums; ///< shrinkages x columns
+};
+
+} // namespace stem
+
+#endif // STEM_CALIBRATION_ROWFIT_H

@@ -1,0 +1,62 @@
+//===- RowErrors.cpp - The error of rows for several k --------------------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "stem/Calibration/RowFit.h"
+#include "stem/Runtime/Parallel.h"
+#include "stem/Support/Error.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+using namespace stem;
+
+RowErrors::RowErrors(const RowFit &fit, std::span<const double> shrinkages)
+    : fit(fit), shrinkages(shrinkages.begin(), shrinkages.end()),
+      sums(shrinkages.size() * size_t(fit.columns())) {
+  for (double k : shrinkages)
+    if (!(k >= 0) || std::isinf(k))
+      fail("{}: k is {}: wanted 0 or more", fit.sums.name(), k);
+}
+
+void RowErrors::add(const RowPositions &positions) {
+  fit.checkPositions(positions);
+  fit.checkIndex(positions.index, /*least=*/-1);
+  if (!positions.index.empty() && (!positions.gate || !positions.up))
+    fail("{}: the error of {} rows needs the gate and the up-projection",
+         fit.sums.name(), positions.index.size());
+  constexpr int64_t piece = 64;
+  int64_t width = fit.columns(), count = int64_t(positions.index.size());
+  parallelFor(fit.context(), (width - 1) / piece + 1, [&](int64_t task) {
+    int64_t first = task * piece;
+    int64_t taken = std::min(piece, width - first);
+    float row[piece];
+    for (size_t candidate = 0; candidate < shrinkages.size(); ++candidate) {
+      double *sum = sums.data() + int64_t(candidate) * width + first;
+      for (int64_t i = 0; i < count; ++i) {
+        if (positions.index[i] == -1)
+          continue;
+        fit.row(positions, i, first, taken, shrinkages[candidate], row);
+        const float *gate = positions.gate + i * width + first;
+        const float *up = positions.up + i * width + first;
+        for (int64_t c = 0; c < taken; ++c) {
+          float error = gate[c] * (up[c] - row[c]);
+          sum[c] += double(error) * error;
+        }
+      }
+    }
+  });
+}
+
+std::vector<double> RowErrors::totals() const {
+  std::vector<double> totals;
+  for (size_t i = 0; i < shrinkages.size(); ++i) {
+    auto first = sums.begin() + int64_t(i) * fit.columns();
+    totals.push_back(std::accumulate(first, first + fit.columns(), 0.0));
+  }
+  return totals;
+}

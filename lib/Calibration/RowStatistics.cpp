@@ -1,0 +1,90 @@
+//===- RowStatistics.cpp - What the rows of a table are fitted to ---------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "stem/Calibration/RowStatistics.h"
+#include "Sizes.h"
+#include "stem/Runtime/Parallel.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+using namespace stem;
+
+namespace {
+
+int64_t matrixBytes(int64_t rows, int64_t columns) {
+  return checkedSize("row statistics", {rows, columns, 4});
+}
+
+/// Rows are numbered in i32.
+size_t checkedRows(int64_t rows) {
+  if (rows < 1 || rows > INT32_MAX)
+    fail("row statistics of {} ids: wanted 1 to {}", rows, INT32_MAX);
+  return static_cast<size_t>(rows);
+}
+
+} // namespace
+
+RowStatistics::RowStatistics(stem_context *context, int64_t rows,
+                             int64_t columns, std::string name)
+    : context(context), width(columns), label(std::move(name)),
+      rowCounts(checkedRows(rows)),
+      gateSquareSums(matrixBytes(rows, columns), "the sums of squared gates"),
+      gatedUpSums(matrixBytes(rows, columns), "the gate-weighted sums"),
+      upSums(matrixBytes(rows, columns), "the sums of up-projections") {}
+
+int64_t RowStatistics::bytes(int64_t rows, int64_t columns) {
+  int64_t sums = 0;
+  if (__builtin_mul_overflow(matrixBytes(rows, columns), 3, &sums) ||
+      __builtin_add_overflow(sums, rows * int64_t(sizeof(int64_t)), &sums))
+    fail("row statistics of {} ids x {} dimensions have no size", rows,
+         columns);
+  return sums;
+}
+
+int64_t RowStatistics::positions() const {
+  return std::accumulate(rowCounts.begin(), rowCounts.end(), int64_t(0));
+}
+
+void RowStatistics::add(std::span<const int32_t> index, const float *gate,
+                        const float *up) {
+  if (!index.empty() && (!gate || !up))
+    fail("{}: {} positions without a gate or an up-projection", label,
+         index.size());
+  for (size_t i = 0; i < index.size(); ++i)
+    if (index[i] < -1 || index[i] >= rows())
+      fail("{}: position {} has row {}: wanted -1 (left out) to {}", label, i,
+           index[i], rows() - 1);
+  for (int32_t row : index)
+    if (row >= 0)
+      ++rowCounts[row];
+
+  // Ranges of columns, two a thread: what a thread adds to stays its own.
+  int64_t ranges = 2 * int64_t(stem_context_threads(context));
+  int64_t range = std::max<int64_t>(64, ((width - 1) / ranges / 16 + 1) * 16);
+  parallelFor(context, (width - 1) / range + 1, [&](int64_t task) {
+    int64_t first = task * range;
+    int64_t count = std::min(range, width - first);
+    for (size_t i = 0; i < index.size(); ++i) {
+      if (index[i] < 0)
+        continue;
+      int64_t to = index[i] * width + first;
+      const float *g = gate + int64_t(i) * width + first;
+      const float *u = up + int64_t(i) * width + first;
+      float *__restrict squares = matrix(gateSquareSums) + to;
+      float *__restrict gatedUps = matrix(gatedUpSums) + to;
+      float *__restrict ups = matrix(upSums) + to;
+      for (int64_t c = 0; c < count; ++c) {
+        float square = g[c] * g[c];
+        squares[c] += square;
+        gatedUps[c] += square * u[c];
+        ups[c] += u[c];
+      }
+    }
+  });
+}

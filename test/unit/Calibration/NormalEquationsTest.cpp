@@ -1,0 +1,166 @@
+//===- NormalEquationsTest.cpp - The refit of W_down ----------------------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "stem/Calibration/NormalEquations.h"
+#include "TestSupport.h"
+
+#include <Eigen/Cholesky>
+
+using namespace stem;
+using namespace stem::test;
+
+namespace {
+
+/// The update from `piece` positions at a time on `threads` threads.
+std::vector<float> updateOf(int64_t ffn, int64_t hidden,
+                            const std::vector<float> &z,
+                            const std::vector<float> &target, int64_t piece,
+                            int threads, double ridge) {
+  ContextPtr context = createContext(threads);
+  NormalEquations equations(context.get(), ffn, hidden, "layer 3");
+  inPieces(int64_t(z.size()) / ffn, piece, [&](int64_t first, int64_t count) {
+    equations.add(z.data() + first * ffn, target.data() + first * hidden,
+                  count);
+  });
+  std::vector<float> update(ffn * hidden);
+  equations.solve(ridge, update.data());
+  return update;
+}
+
+Eigen::MatrixXd reference(const Eigen::MatrixXd &z,
+                          const Eigen::MatrixXd &target, double ridge) {
+  Eigen::MatrixXd a = z.transpose() * z;
+  double mean = a.diagonal().mean();
+  a.diagonal().array() += ridge * mean;
+  return a.ldlt().solve(z.transpose() * target).transpose();
+}
+
+class NormalEquationsTest
+    : public testing::TestWithParam<std::pair<int64_t, int64_t>> {};
+
+/// The last: three tiles of rows, some of them below the diagonal alone.
+INSTANTIATE_TEST_SUITE_P(Sizes, NormalEquationsTest,
+                         testing::Values(std::pair(48, 24), std::pair(130, 70),
+                                         std::pair(1, 1), std::pair(450, 65)));
+
+TEST_P(NormalEquationsTest, SolvesTheRidgeRegression) {
+  auto [ffn, hidden] = GetParam();
+  std::vector<float> z = randomFloats(2000 * ffn, 1);
+  std::vector<float> target = randomFloats(2000 * hidden, 2);
+  for (double ridge : {1e-2, 1.0}) {
+    std::vector<float> update = updateOf(ffn, hidden, z, target, 300, 2, ridge);
+    EXPECT_LT(relativeError(
+                  matrixOf(update, ffn),
+                  reference(matrixOf(z, ffn), matrixOf(target, hidden), ridge)),
+              1e-5);
+  }
+}
+
+TEST(NormalEquations, SameBitsForPiecesAndThreads) {
+  constexpr int64_t ffn = 130, hidden = 70;
+  std::vector<float> z = randomFloats(2000 * ffn, 1);
+  std::vector<float> target = randomFloats(2000 * hidden, 2);
+  std::vector<float> wanted = updateOf(ffn, hidden, z, target, 2000, 1, 1e-2);
+  for (int64_t piece : pieceSizes)
+    for (int threads : threadCounts)
+      EXPECT_EQ(updateOf(ffn, hidden, z, target, piece, threads, 1e-2), wanted)
+          << piece << " positions a piece, " << threads << " threads";
+}
+
+TEST(NormalEquations, SeveralRidgesFromOneSum) {
+  constexpr int64_t ffn = 48, hidden = 24;
+  std::vector<float> z = randomFloats(600 * ffn, 1);
+  std::vector<float> target = randomFloats(600 * hidden, 2);
+  ContextPtr context = createContext(2);
+  NormalEquations equations(context.get(), ffn, hidden, "layer 3");
+  equations.add(z.data(), target.data(), 600);
+  EXPECT_EQ(equations.positions(), 600);
+  for (double ridge : {0.0, 1.0, 1e-2, 0.0}) {
+    std::vector<float> update(ffn * hidden);
+    equations.solve(ridge, update.data());
+    EXPECT_EQ(update, updateOf(ffn, hidden, z, target, 600, 2, ridge));
+  }
+}
+
+TEST(NormalEquations, Singular) {
+  ContextPtr context = createContext(1);
+  std::vector<float> z(10 * 48), target(10 * 24), update(48 * 24);
+  NormalEquations zeros(context.get(), 48, 24, "layer 3");
+  zeros.add(z.data(), target.data(), 10);
+  std::string message = errorOf([&] { zeros.solve(1e-2, update.data()); });
+  expectContains(message, "layer 3: the sum of z zᵀ over 10 positions (48 "
+                          "dimensions, mean of the diagonal 0) with a ridge of "
+                          "0.01 is not positive definite: calibrate on more "
+                          "text or choose a larger ridge");
+
+  NormalEquations empty(context.get(), 48, 24, "layer 3");
+  expectContains(errorOf([&] { empty.solve(1, update.data()); }),
+                 "over 0 positions");
+
+  // Two positions give rank 2, which a ridge makes definite.
+  z[0] = z[49] = 1;
+  NormalEquations few(context.get(), 48, 24, "layer 3");
+  few.add(z.data(), target.data(), 2);
+  expectContains(errorOf([&] { few.solve(0, update.data()); }),
+                 "with a ridge of 0 is not positive definite");
+  EXPECT_EQ(errorOf([&] { few.solve(1e-2, update.data()); }), "");
+}
+
+TEST(NormalEquations, NotFinite) {
+  ContextPtr context = createContext(1);
+  for (float bad : {notANumber, 1e30f}) {
+    std::vector<float> z = randomFloats(10 * 48, 1), target(10 * 24),
+                       update(48 * 24);
+    z[5 * 48 + 17] = bad;
+    NormalEquations equations(context.get(), 48, 24, "layer 3");
+    equations.add(z.data(), target.data(), 10);
+    std::string message =
+        errorOf([&] { equations.solve(1e-2, update.data()); });
+    expectContains(message,
+                   "layer 3: the sums of z zᵀ and z targetᵀ hold NaN or "
+                   "infinity (row");
+    expectContains(message, "17)");
+    expectContains(message, "leave this layer dense");
+  }
+}
+
+TEST(NormalEquations, WrongUse) {
+  ContextPtr context = createContext(1);
+  NormalEquations equations(context.get(), 48, 24, "layer 3");
+  std::vector<float> z = randomFloats(100 * 48, 1), target(100 * 24),
+                     update(48 * 24);
+  expectContains(errorOf([&] { equations.add(z.data(), nullptr, 1); }),
+                 "1 positions to sum, a matrix missing");
+  expectContains(errorOf([&] { equations.add(z.data(), z.data(), -1); }),
+                 "-1 positions to sum");
+  for (double ridge : {-1.0, double(notANumber), HUGE_VAL})
+    expectContains(errorOf([&] { equations.solve(ridge, update.data()); }),
+                   "wanted 0 or more");
+  equations.add(z.data(), target.data(), 100);
+  equations.solve(1e-2, update.data());
+  expectContains(errorOf([&] { equations.add(z.data(), target.data(), 1); }),
+                 "add all of them before the first solution");
+}
+
+TEST(NormalEquations, Bytes) {
+  // Both totals in f64, the waiting blocks beside them.
+  int64_t totals = (1536 * 1536 + 1536 * 576) * 8;
+  int64_t bytes = NormalEquations::bytes(1536, 576);
+  EXPECT_GT(bytes, totals);
+  EXPECT_LT(bytes, totals + 1024 * (2 * 1536 + 576) * 5);
+  expectContains(errorOf([] { NormalEquations::bytes(int64_t(1) << 31, 1); }),
+                 "does not fit 62 bits");
+  expectContains(errorOf([] { NormalEquations::bytes(0, 1); }),
+                 "a size is 0, wanted at least 1");
+  ContextPtr context = createContext(1);
+  expectContains(errorOf([&] {
+                   NormalEquations(context.get(), int64_t(1) << 31, 1, "x");
+                 }),
+                 "does not fit 62 bits");
+}
+
+} // namespace
