@@ -23,7 +23,7 @@ compiler=(clang-22 clang-format-22 clang-tidy-22 lld-22 llvm-22-dev
   llvm-22-tools libmlir-22-dev mlir-22-tools libomp-22-dev libclang-rt-22-dev)
 build_tools=(cmake ninja-build ccache pkg-config git ca-certificates)
 libraries=(nlohmann-json3-dev libcli11-dev libfmt-dev libpcre2-dev
-  libutf8proc-dev)
+  libutf8proc-dev libeigen3-dev)
 tests=(libgtest-dev libgmock-dev libbenchmark-dev libdnnl-dev python3
   python3-venv python3-pip)
 # The CMake files of LLVM look for the development files of what it links to.
@@ -54,7 +54,7 @@ Elsewhere, use a container (podman build -t stem . ; see Containerfile), or
 install these by hand and run cmake --preset release:
   LLVM, MLIR, clang, lld and OpenMP 22 with their development files,
   CMake 3.22 or later, Ninja, pkg-config, Python 3.9 or later,
-  nlohmann-json 3.11, CLI11 2.1, fmt 9, PCRE2, utf8proc, GoogleTest,
+  nlohmann-json 3.11, CLI11 2.1, fmt 9, PCRE2, utf8proc, Eigen 3.4, GoogleTest,
   Google Benchmark and oneDNN (bench/ only).
 TEXT
   exit 1
