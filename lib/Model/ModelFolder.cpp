@@ -312,7 +312,7 @@ std::string ModelFolderWriter::indexText() const {
 }
 
 std::set<std::string> ModelFolderWriter::fileNames() const {
-  std::set<std::string> names;
+  std::set<std::string> names = {std::string(markerName)};
   for (const auto &[name, text] : texts)
     names.insert(name);
   for (const auto &[name, source] : files)
@@ -377,7 +377,6 @@ void ModelFolderWriter::start() {
   started = true;
   if (needsIndex())
     texts[std::string(indexName)] = indexText();
-  texts[std::string(markerName)] = provenanceText();
   for (const auto &[name, text] : texts)
     writeNewFile(folder / name, text);
   for (const auto &[name, source] : files)
@@ -429,6 +428,7 @@ void ModelFolderWriter::finish() {
     writer->finish();
     writer.reset();
   }
+  writeNewFile(temporary->path() / markerName, provenanceText());
   syncPath(temporary->path());
   uninterrupted([&] {
     // The destination may have come into being since the constructor looked.

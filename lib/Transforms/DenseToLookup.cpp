@@ -72,10 +72,11 @@ struct DenseToLookupPass
 
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    if (!llvm::is_contained({"embedding", "row-mean", "xavier"},
+    if (!llvm::is_contained({"calibrated", "embedding", "row-mean", "xavier"},
                             StringRef(init))) {
-      module.emitError() << "stem-init is '" << init
-                         << "'; wanted embedding, row-mean or xavier";
+      module.emitError()
+          << "stem-init is '" << init
+          << "'; wanted calibrated, embedding, row-mean or xavier";
       return signalPassFailure();
     }
     SymbolTable table(module);

@@ -4,7 +4,7 @@
 // RUN: not stem-opt %s --pass-pipeline='builtin.module(stem-dense-to-lookup{stem-init=zero})' 2>&1 | FileCheck %s --check-prefix=INIT
 
 // RANGE: error: {{.*}}the model has no layer 2; its layers are 0 to 1
-// INIT: error: stem-init is 'zero'; wanted embedding, row-mean or xavier
+// INIT: error: stem-init is 'zero'; wanted calibrated, embedding, row-mean or xavier
 
 // The replaced parameters are gone, the others stay.
 // CHECK-NOT: stem.param @l1.up_proj.weight

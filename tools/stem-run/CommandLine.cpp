@@ -86,8 +86,20 @@ void stem::addThreadsOption(CLI::App &command, int &threads) {
       ->type_name("N");
 }
 
+static constexpr const char *kCompiling = "Compiling";
+
 void stem::addCompileOptions(CLI::App &command, CompileArguments &arguments) {
-  const std::string group = "Compiling";
+  addComputeOptions(command, arguments);
+  command
+      .add_option("--dump-ir", arguments.dumpDirectory,
+                  "Write the module after each phase into this folder; "
+                  "stem-opt reads these files")
+      ->type_name("DIR")
+      ->group(kCompiling);
+}
+
+void stem::addComputeOptions(CLI::App &command, CompileArguments &arguments) {
+  const std::string group = kCompiling;
   command
       .add_option("--dtype", arguments.dtype,
                   "Type of weights and products: f32 or bf16 (default: the "
@@ -103,12 +115,6 @@ void stem::addCompileOptions(CLI::App &command, CompileArguments &arguments) {
                   "or avx512bf16 (default: native)")
       ->check(CLI::IsMember({"native", "avx2", "avx512", "avx512bf16"}))
       ->type_name("ISA")
-      ->group(group);
-  command
-      .add_option("--dump-ir", arguments.dumpDirectory,
-                  "Write the module after each phase into this folder; "
-                  "stem-opt reads these files")
-      ->type_name("DIR")
       ->group(group);
   command
       .add_option("--cache-dir", arguments.cacheDirectory,

@@ -67,6 +67,9 @@ struct CompileArguments {
 
 void addCompileOptions(CLI::App &command, CompileArguments &arguments);
 
+/// The same without --dump-ir.
+void addComputeOptions(CLI::App &command, CompileArguments &arguments);
+
 /// Checks that a value is a whole number from 0 to `largest`. The parser takes
 /// one with a sign or too many digits for another number.
 CLI::Validator wholeNumber(uint64_t largest);

@@ -11,6 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Calibration.h"
 #include "CommandLine.h"
 #include "ConvertGraph.h"
 #include "Json.h"
@@ -33,16 +34,21 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char *footer = R"(Examples:
-  stem-run convert dense stem --layers=1/3 --init=row-mean
+  stem-run convert dense stem --calibrate=a.txt --calibrate=b.txt
+  stem-run convert dense stem --calibrate=a.txt --layers=auto:15
   stem-run convert dense stem --layers=2,5,8 --init=embedding
   stem-run convert model.gguf stem --layers=all --init=xavier --seed=7
 
-Rows start from
+Rows are
+  calibrated what fits the dense model's up-projection on a text, weighted by
+             the gate (the default); W_down is fitted again to what the rows
+             lack. Works without training
+or start from
   embedding  U[t] = W_up norm(emb[t]) + b, what the layer would compute from the
              token's embedding alone
   row-mean   the mean of these rows over all ids, in every row
   xavier     random numbers, variance 2 / (V + d_ff)
-All three ruin a trained model: they are starts for training.
+The last three ruin a trained model: they are starts for training.
 
 Next: stem-run eval OUT --text=FILE, stem-run bench SRC OUT)";
 
@@ -50,9 +56,10 @@ struct ConvertArguments {
   fs::path source;
   fs::path out;
   std::string layers;
-  TableInit init;
+  TableInit init = {"calibrated", 0};
+  CalibrationArguments calibration;
   std::string rowDType = "keep";
-  int threads = 0;
+  CompileArguments compile;
   fs::path dumpDirectory;
   bool force = false;
   bool json = false;
@@ -64,7 +71,11 @@ public:
   void run();
 
 private:
+  bool isCalibrated() const { return calibration != nullptr; }
+  std::unique_ptr<Calibration> makeCalibration() const;
+  std::vector<uint64_t> choose();
   DType chooseRowType() const;
+  std::set<std::string> refittedKeys() const;
   void declareDense();
   void declareTables();
   StemSection section() const;
@@ -72,8 +83,11 @@ private:
   std::string provenance() const;
   ModelCost costAfter() const;
   void writeDense(Progress &progress);
-  void writeTable(const TensorInfo &table, uint64_t layer,
-                  stem_context *context, Progress &progress);
+  void writeRows(const TensorInfo &table, TableRows &rows,
+                 const std::function<void(uint64_t)> &onBytes);
+  void writeInitialTables();
+  void writeCalibrated();
+  void writeDown(const ConvertedLayer &layer);
   void report(double seconds) const;
   void printCosts(const ModelCost &before, const ModelCost &after) const;
 
@@ -81,6 +95,7 @@ private:
   ModelFolderWriter writer;
   Checkpoint checkpoint;
   TypeChoice types;
+  std::unique_ptr<Calibration> calibration; ///< null: rows need no text
   std::vector<uint64_t> layers;
   GraphConversion graph;
   DType rowType;
@@ -106,10 +121,37 @@ Convert::Convert(const ConvertArguments &arguments)
       writer(arguments.out,
              {.force = arguments.force, .source = arguments.source}),
       checkpoint(openModel(arguments.source)), types(checkpoint, std::nullopt),
-      layers(chooseLayers(arguments.layers, checkpoint.config())),
+      calibration(makeCalibration()), layers(choose()),
       graph(convertGraph(checkpoint, layers, arguments.init.kind,
                          arguments.dumpDirectory)),
       rowType(chooseRowType()), leftOut(tensorsLeftOut(checkpoint)) {}
+
+std::unique_ptr<Calibration> Convert::makeCalibration() const {
+  if (arguments.init.kind != "calibrated")
+    return nullptr;
+  return std::make_unique<Calibration>(checkpoint, arguments.calibration);
+}
+
+/// A third of the layers, the cheapest ones, unless asked.
+std::vector<uint64_t> Convert::choose() {
+  std::string choice = arguments.layers;
+  if (choice.empty())
+    choice = fmt::format(
+        "auto:{}", std::max<uint64_t>(1, checkpoint.config().layerCount() / 3));
+  std::optional<uint64_t> count = parseAutoLayers(choice, checkpoint.config());
+  return count ? calibration->cheapestLayers(*count)
+               : chooseLayers(choice, checkpoint.config());
+}
+
+/// Tensors that keep their name and get new values: the W_down of calibrated
+/// layers.
+std::set<std::string> Convert::refittedKeys() const {
+  std::set<std::string> keys;
+  if (isCalibrated())
+    for (const uint64_t layer : layers)
+      keys.insert(checkpoint.weights().layers[layer].downProj);
+  return keys;
+}
 
 /// The model's own type unless asked; one type for all tables of a model.
 DType Convert::chooseRowType() const {
@@ -140,14 +182,20 @@ DType Convert::chooseRowType() const {
 }
 
 /// A folder's shards are linked as they are; the index leaves out what the
-/// tables replace. A GGUF file has no shards to link.
+/// tables replace. A GGUF file has no shards to link, and a shard with a tensor
+/// that gets new values is copied without it: readers that load whole shards
+/// would find the name twice.
 void Convert::declareDense() {
   std::map<fs::path, std::vector<std::string>> shards;
+  const std::set<std::string> refitted = refittedKeys();
+  std::set<fs::path> changed;
+  for (const std::string &name : refitted)
+    changed.insert(checkpoint.tensors().get(name).file);
   for (const std::string &name : checkpoint.weights().names()) {
     const TensorInfo &tensor = checkpoint.tensors().get(name);
-    if (graph.dropped.count(name))
+    if (graph.dropped.count(name) || refitted.count(name))
       continue;
-    if (!checkpoint.gguf()) {
+    if (!checkpoint.gguf() && !changed.count(tensor.file)) {
       shards[tensor.file].push_back(name);
       continue;
     }
@@ -168,10 +216,15 @@ void Convert::declareTables() {
       fail("{}: a table of {} is too large", planned.key,
            formatShape(table.shape));
     table.bytes = *bytes;
-    writer.addTensor(
-        {table.name, rowType, table.shape},
-        fmt::format("stem-table-{:03}.safetensors", planned.layer));
+    const std::string file =
+        fmt::format("stem-table-{:03}.safetensors", planned.layer);
+    writer.addTensor({table.name, rowType, table.shape}, file);
     bytesToWrite += table.bytes;
+    if (isCalibrated()) {
+      const TensorInfo &down = checkpoint.tensors().get(
+          checkpoint.weights().layers[planned.layer].downProj);
+      writer.addTensor({down.name, types.typeOf(down), down.shape}, file);
+    }
     tables.push_back(std::move(table));
   }
 }
@@ -183,6 +236,8 @@ std::string Convert::provenance() const {
                {"layers", layers}};
   if (arguments.init.kind == "xavier")
     json["seed"] = arguments.init.seed;
+  if (isCalibrated())
+    json["calibration"] = calibration->summary();
   const auto &stem = checkpoint.config().stem;
   if (stem && !stem->provenance.empty())
     json["before"] = Json::parse(stem->provenance);
@@ -242,29 +297,63 @@ void Convert::writeDense(Progress &progress) {
                });
 }
 
-void Convert::writeTable(const TensorInfo &table, uint64_t layer,
-                         stem_context *context, Progress &progress) {
+void Convert::writeRows(const TensorInfo &table, TableRows &rows,
+                        const std::function<void(uint64_t)> &onBytes) {
   const uint64_t vocab = checkpoint.config().vocabSize;
   const uint64_t f = checkpoint.config().intermediateSize;
-  const auto rows = makeTableRows(arguments.init, checkpoint, layer, context);
   // 8 MB of f32, and enough rows to keep the threads busy.
   const uint64_t step = std::min(std::max<uint64_t>((2 << 20) / f, 64), vocab);
   std::vector<float> values(step * f);
   std::vector<std::byte> bytes(dtypeBytes(rowType, step * f).value());
   for (uint64_t row = 0; row < vocab; row += step) {
     const uint64_t count = std::min(step, vocab - row);
-    rows->fill(row, count, values.data());
+    rows.fill(row, count, values.data());
     encodeChecked(table.name, rowType, {values.data(), count * f}, bytes.data(),
                   rounding, "choose --row-dtype=bf16 or f32");
     const std::span part(bytes.data(), bytes.size() / step * count);
     writer.write(part);
-    progress.update(static_cast<double>(bytesWritten += part.size()));
+    onBytes(part.size());
   }
+}
+
+void Convert::writeInitialTables() {
+  const ContextPtr context = createContext(arguments.compile.threads);
+  Progress progress("convert", static_cast<double>(bytesToWrite));
+  writeDense(progress);
+  for (size_t i = 0; i < tables.size(); ++i)
+    writeRows(tables[i],
+              *makeTableRows(arguments.init, checkpoint, graph.tables[i].layer,
+                             context.get()),
+              [&](uint64_t count) {
+                progress.update(static_cast<double>(bytesWritten += count));
+              });
+}
+
+/// Layers are written as they are finished, in the order of the files.
+void Convert::writeCalibrated() {
+  {
+    Progress progress("copying", static_cast<double>(bytesToWrite));
+    writeDense(progress);
+  }
+  size_t next = 0;
+  calibration->convert(layers, [&](const ConvertedLayer &layer) {
+    writeRows(tables[next++], layer.rows, [](uint64_t) {});
+    writeDown(layer);
+  });
+}
+
+void Convert::writeDown(const ConvertedLayer &layer) {
+  const TensorInfo &down = checkpoint.tensors().get(
+      checkpoint.weights().layers[layer.figures.layer].downProj);
+  const DType type = types.typeOf(down);
+  std::vector<std::byte> bytes(bytesAs(down, type));
+  encodeChecked(down.name, type, layer.down, bytes.data(), rounding,
+                "convert fewer layers or give more text");
+  writer.write(bytes);
 }
 
 void Convert::run() {
   const Stopwatch watch;
-  const ContextPtr context = createContext(arguments.threads);
   declareDense();
   declareTables();
   addModelFiles(writer, checkpoint, /*isStem=*/true);
@@ -274,14 +363,13 @@ void Convert::run() {
               formatBytes(static_cast<double>(writer.bytesNeeded())),
               arguments.out.string(),
               formatBytes(static_cast<double>(writer.bytesAvailable())),
-              checkpoint.gguf() ? "" : "; the dense files are linked");
+              copied.empty() ? "; the dense files are linked" : "");
   writer.start();
-  {
-    Progress progress("convert", static_cast<double>(bytesToWrite));
-    writeDense(progress);
-    for (size_t i = 0; i < tables.size(); ++i)
-      writeTable(tables[i], graph.tables[i].layer, context.get(), progress);
-  }
+  if (isCalibrated())
+    writeCalibrated();
+  else
+    writeInitialTables();
+  writer.setProvenance(provenance());
   writer.finish();
   report(watch.seconds());
 }
@@ -291,9 +379,10 @@ void Convert::report(double seconds) const {
       costOf(checkpoint.weights(), tensorSizes(checkpoint));
   const ModelCost after = costAfter();
   rounding.warnNotFinite();
-  printWarning(fmt::format("tables that start from {} ruin a trained model; "
-                           "train them before use",
-                           arguments.init.kind));
+  if (!isCalibrated())
+    printWarning(fmt::format("tables that start from {} ruin a trained model; "
+                             "train them before use",
+                             arguments.init.kind));
   if (arguments.json) {
     Json json = resultObject("convert");
     json.update({{"source", arguments.source.string()},
@@ -308,6 +397,8 @@ void Convert::report(double seconds) const {
                  {"after", modelCostJson(after)},
                  {"seconds", seconds},
                  {"peak_bytes", memoryStatus().peakResident}});
+    if (isCalibrated())
+      json["calibration"] = calibration->summary();
     return printJson(json);
   }
   fmt::print("{}: {} of {} layers are STEM ({}), rows in {}, in {}\n",
@@ -317,6 +408,8 @@ void Convert::report(double seconds) const {
              formatSeconds(seconds));
   printLeftOut(leftOut);
   printCosts(before, after);
+  if (isCalibrated())
+    calibration->print();
 }
 
 void Convert::printCosts(const ModelCost &before,
@@ -343,6 +436,24 @@ void Convert::printCosts(const ModelCost &before,
              "in both.\n");
 }
 
+void checkCalibration(const ConvertArguments &arguments) {
+  const bool isCalibrated = arguments.init.kind == "calibrated";
+  if (isCalibrated && arguments.calibration.texts.empty())
+    throw UsageError("--init=calibrated needs a text: give --calibrate=FILE, "
+                     "best several of what the model is for (the other kinds "
+                     "of --init need none and ruin a trained model)");
+  if (isCalibrated)
+    return;
+  if (!arguments.calibration.texts.empty())
+    throw UsageError(fmt::format("--calibrate is for --init=calibrated, not "
+                                 "for --init={}",
+                                 arguments.init.kind));
+  if (arguments.layers.empty() || arguments.layers.starts_with("auto"))
+    throw UsageError(fmt::format("--init={}: name the layers, like "
+                                 "--layers=1/3; only a calibration can choose",
+                                 arguments.init.kind));
+}
+
 } // namespace
 
 void stem::addConvertCommand(CLI::App &app) {
@@ -355,16 +466,26 @@ void stem::addConvertCommand(CLI::App &app) {
   command->add_option("OUT", arguments->out, "The folder to make")->required();
   command
       ->add_option("--layers", arguments->layers,
-                   "1/3 (layers 2, 5, 8, ...), 1/2 (1, 3, 5, ...), all (all "
-                   "but the first), or a list like 2,5,8; counted from 0")
-      ->required()
+                   "auto:N (the N layers that cost least, measured; default: a "
+                   "third of them), 1/3 (layers 2, 5, 8, ...), 1/2 (1, 3, 5, "
+                   "...), all (all but the first), or a list like 2,5,8; "
+                   "counted from 0")
       ->type_name("LAYERS");
   command
       ->add_option("--init", arguments->init.kind,
-                   "What the rows start from: embedding, row-mean or xavier")
-      ->required()
-      ->check(CLI::IsMember({"embedding", "row-mean", "xavier"}))
+                   "What the rows are: calibrated (default), embedding, "
+                   "row-mean or xavier")
+      ->check(CLI::IsMember({"calibrated", "embedding", "row-mean", "xavier"}))
       ->type_name("KIND");
+  command
+      ->add_option("--calibrate", arguments->calibration.texts,
+                   "A text to calibrate on, UTF-8; may be repeated")
+      ->allow_extra_args(false)
+      ->type_name("FILE");
+  command
+      ->add_option("--calibrate-tokens", arguments->calibration.tokens,
+                   "Tokens to take from the texts (default: 50000)")
+      ->check(CLI::Range(int64_t(8192), int64_t(1) << 30));
   command->add_option("--seed", arguments->init.seed, "For xavier (default: 0)")
       ->check(wholeNumber(UINT64_MAX));
   command
@@ -379,7 +500,11 @@ void stem::addConvertCommand(CLI::App &app) {
       ->type_name("DIR");
   command->add_flag("--force", arguments->force,
                     "Replace OUT if it is a folder that Stem made");
-  addThreadsOption(*command, arguments->threads);
+  addComputeOptions(*command, arguments->compile);
   addJsonOption(*command, arguments->json);
-  command->callback([arguments] { Convert(*arguments).run(); });
+  command->callback([arguments] {
+    checkCalibration(*arguments);
+    arguments->calibration.engine = engineOptions(arguments->compile);
+    Convert(*arguments).run();
+  });
 }

@@ -85,7 +85,8 @@ public:
   /// generation_config.json, the tokenizer's files and the chat template.
   void addCompanions(const std::filesystem::path &folder);
 
-  /// What the caller adds to stem_provenance.json, a JSON object as text.
+  /// What the caller adds to stem_provenance.json, a JSON object as text; it is
+  /// written by finish().
   void setProvenance(const std::string &json);
 
   /// Bytes that will be written (links are free), and bytes that the

@@ -50,6 +50,6 @@ def StemDenseToLookupPass : Pass<"stem-dense-to-lookup", "::mlir::ModuleOp"> {
     Option<"layers", "stem-layers", "std::string", /*default=*/"\"1/3\"",
            "1/3, 1/2, all (but the first), or numbers separated by commas.">,
     Option<"init", "stem-init", "std::string", /*default=*/"\"embedding\"",
-           "How rows start: embedding, row-mean or xavier.">
+           "How rows start: calibrated, embedding, row-mean or xavier.">
   ];
 }

@@ -199,9 +199,10 @@ OpCost RMSNormOp::getCost(int64_t tokens) {
                 countElements(getWeight().getType(), tokens));
 }
 
+// Exp, negate, add, divide.
 OpCost SiluOp::getCost(int64_t tokens) {
-  return {4 * countElements(getX().getType(), tokens),
-          streamedBytes(*this, tokens), 0};
+  return costOf(4 * countElements(getX().getType(), tokens),
+                streamedBytes(*this, tokens), 0);
 }
 
 OpCost LinearOp::getCost(int64_t tokens) {

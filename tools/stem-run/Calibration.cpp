@@ -1,0 +1,198 @@
+//===- Calibration.cpp - convert --init=calibrated ------------------------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Calibration.h"
+
+#include "CommandLine.h"
+#include "Progress.h"
+#include "Tokenizing.h"
+
+#include "stem/Calibration/NormalEquations.h"
+#include "stem/Support/Format.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <numeric>
+
+using namespace stem;
+
+namespace {
+
+CalibrationText readTexts(const Checkpoint &checkpoint,
+                          const CalibrationArguments &arguments) {
+  CalibrationTextOptions options;
+  options.files = arguments.texts;
+  options.tokens = arguments.tokens;
+  options.window = arguments.window;
+  return readCalibrationText(
+      options, requireTokenizer(checkpoint, "calibration needs one"));
+}
+
+EngineOptions runnerOptions(const CalibrationArguments &arguments) {
+  EngineOptions options = arguments.engine;
+  options.maxPositions = arguments.window;
+  options.maxStepTokens = CalibrationTextOptions().maxStepTokens;
+  options.maxSequences = options.maxStepTokens / 64;
+  return options;
+}
+
+} // namespace
+
+std::optional<uint64_t> stem::parseAutoLayers(const std::string &choice,
+                                              const ModelConfig &config) {
+  constexpr std::string_view prefix = "auto:";
+  if (!choice.starts_with(prefix))
+    return std::nullopt;
+  uint64_t count = 0;
+  const char *end = choice.data() + choice.size();
+  const auto [rest, code] =
+      std::from_chars(choice.data() + prefix.size(), end, count);
+  if (code != std::errc() || rest != end || count == 0)
+    throw UsageError(fmt::format(
+        "--layers={}: give a number of layers, like auto:10", choice));
+  if (count > config.layerCount())
+    throw UsageError(fmt::format("--layers={}: the model has {} layers", choice,
+                                 config.layerCount()));
+  return count;
+}
+
+Calibration::Calibration(const Checkpoint &checkpoint,
+                         const CalibrationArguments &arguments)
+    : checkpoint(checkpoint), arguments(arguments),
+      text(readTexts(checkpoint, arguments)),
+      runner(checkpoint, runnerOptions(arguments)),
+      calibrator(checkpoint, runner, text, CalibrationOptions()) {
+  printPlan();
+}
+
+void Calibration::printPlan() const {
+  const ModelConfig &config = checkpoint.config();
+  int64_t d = static_cast<int64_t>(config.hiddenSize);
+  int64_t f = static_cast<int64_t>(config.intermediateSize);
+  int64_t rows = static_cast<int64_t>(text.rowIds.size());
+  int64_t places =
+      text.fit.places() + text.choose.places() + text.check.places();
+  int64_t states = places * d * int64_t(sizeof(float));
+  int64_t statistics = RowFit::bytes(rows, f, d) + RowFit::fitBytes(f, d) +
+                       NormalEquations::bytes(f, d);
+  const auto bytes = [](int64_t count) {
+    return formatBytes(static_cast<double>(count));
+  };
+  fmt::print(stderr,
+             "calibration: {} tokens to fit, {} to choose, {} to check, {} "
+             "different ids; hidden states {}, statistics of a layer {}\n",
+             text.fit.tokens, text.choose.tokens, text.check.tokens, rows,
+             bytes(states), bytes(statistics));
+}
+
+std::vector<uint64_t> Calibration::cheapestLayers(uint64_t count) {
+  const Stopwatch watch;
+  Progress progress("sensitivities", 1);
+  sensitivities = calibrator.measureSensitivities(
+      [&](double part) { progress.update(part); });
+  sensitivitySeconds = watch.seconds();
+  std::vector<uint64_t> order(sensitivities->layers.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(), [&](uint64_t a, uint64_t b) {
+    return std::pair(sensitivities->layers[a], a) <
+           std::pair(sensitivities->layers[b], b);
+  });
+  order.resize(count);
+  std::sort(order.begin(), order.end());
+  return order;
+}
+
+void Calibration::convert(
+    const std::vector<uint64_t> &layers,
+    const std::function<void(const ConvertedLayer &)> &onLayer) {
+  const Stopwatch watch;
+  denseLoss = calibrator.denseLoss();
+  Progress progress("calibration", 1);
+  convertedLoss = calibrator.convert(
+      layers,
+      [&](const ConvertedLayer &layer) {
+        figures.push_back(layer.figures);
+        onLayer(layer);
+      },
+      [&](double part) { progress.update(part); });
+  convertSeconds = watch.seconds();
+}
+
+/// Share of the positions to check whose id the statistics have seen.
+double Calibration::coverage() const {
+  std::vector<bool> seen(text.rowIds.size());
+  for (size_t i = 0; i < text.fit.rows.size(); ++i)
+    if (text.fit.counted[i])
+      seen[text.fit.rows[i]] = true;
+  int64_t known = 0, all = 0;
+  for (size_t i = 0; i < text.check.rows.size(); ++i)
+    if (text.check.counted[i]) {
+      ++all;
+      known += seen[text.check.rows[i]];
+    }
+  return static_cast<double>(known) / static_cast<double>(all);
+}
+
+Json Calibration::summary() const {
+  Json sources = Json::array(), layers = Json::array();
+  for (const CalibrationSource &source : text.sources)
+    sources.push_back({{"file", source.file},
+                       {"sha256", source.sha256},
+                       {"tokens", source.tokens},
+                       {"tokens_taken", source.tokensTaken}});
+  for (const CalibratedLayer &layer : figures)
+    layers.push_back({{"layer", layer.layer},
+                      {"shrinkage", layer.shrinkage},
+                      {"ridge", layer.ridge},
+                      {"error_before_refit", layer.errorBefore},
+                      {"error_after_refit", layer.errorAfter}});
+  Json json = {{"texts", sources},
+               {"window", arguments.window},
+               {"tokens_fit", text.fit.tokens},
+               {"tokens_choose", text.choose.tokens},
+               {"tokens_check", text.check.tokens},
+               {"coverage", coverage()},
+               {"layers", layers},
+               {"perplexity_dense", std::exp(denseLoss)},
+               {"perplexity_converted", std::exp(convertedLoss)},
+               {"convert_seconds", convertSeconds}};
+  if (sensitivities) {
+    json["sensitivities"] = sensitivities->layers;
+    json["sensitivity_seconds"] = sensitivitySeconds;
+  }
+  return json;
+}
+
+void Calibration::print() const {
+  if (sensitivities) {
+    fmt::print("sensitivity (nats that a layer's conversion alone costs, "
+               "measured in {}):\n",
+               formatSeconds(sensitivitySeconds));
+    for (size_t i = 0; i < sensitivities->layers.size(); ++i)
+      fmt::print("{:>5} {:.4f}{}", i, sensitivities->layers[i],
+                 i % 6 == 5 || i + 1 == sensitivities->layers.size() ? "\n"
+                                                                     : "  ");
+  }
+  fmt::print("{:<9} {:>10} {:>8} {:>22}\n", "", "shrinkage", "ridge",
+             "output error, refitted");
+  for (const CalibratedLayer &layer : figures)
+    fmt::print("layer {:<3} {:>10} {:>8} {:>12.3f} -> {:.3f}\n", layer.layer,
+               layer.shrinkage, layer.ridge, layer.errorBefore,
+               layer.errorAfter);
+  const double ratio = std::exp(convertedLoss - denseLoss);
+  fmt::print("perplexity on {} tokens held back: {:.2f} dense, {:.2f} "
+             "converted, {:.2f} times; {:.1f} % of these tokens have a row "
+             "that was fitted\n",
+             text.check.tokens, std::exp(denseLoss), std::exp(convertedLoss),
+             ratio, 100 * coverage());
+  if (ratio > 2)
+    printWarning(fmt::format("the converted model's perplexity is {:.1f} times "
+                             "that of the dense one; convert fewer layers or "
+                             "give more text",
+                             ratio));
+}

@@ -1,0 +1,439 @@
+//===- Calibrator.cpp - Tables from forward passes ------------------------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Calibrator.h"
+
+#include "stem/Calibration/NormalEquations.h"
+#include "stem/Support/Error.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fmt/format.h>
+
+using namespace stem;
+
+namespace {
+
+/// The hidden states of a stream between two layers.
+struct Part {
+  Part(const TokenStream &stream, int64_t width)
+      : stream(stream), width(width),
+        memory(std::max<int64_t>(stream.places(), 1) * width *
+                   int64_t(sizeof(float)),
+               "hidden states") {}
+
+  float *at(const TokenStream::Step &step) {
+    return static_cast<float *>(memory.data()) + step.begin * width;
+  }
+  std::span<const int32_t> rows(const TokenStream::Step &step) const {
+    return std::span(stream.rows).subspan(step.begin, step.count);
+  }
+  std::span<const uint8_t> counted(const TokenStream::Step &step) const {
+    return std::span(stream.counted).subspan(step.begin, step.count);
+  }
+
+  const TokenStream &stream;
+  int64_t width;
+  Arena memory;
+};
+
+/// Moves the rows that count to the front; gives their number.
+int64_t keepCounted(std::span<const uint8_t> counted, float *matrix,
+                    int64_t width) {
+  int64_t kept = 0;
+  for (size_t i = 0; i < counted.size(); ++i) {
+    if (!counted[i])
+      continue;
+    float *from = matrix + static_cast<int64_t>(i) * width;
+    std::copy(from, from + width, matrix + kept * width);
+    ++kept;
+  }
+  return kept;
+}
+
+double squaredNorm(const float *values, int64_t count) {
+  double sum = 0;
+  for (int64_t i = 0; i < count; ++i)
+    sum += double(values[i]) * values[i];
+  return sum;
+}
+
+double squaredDistance(const float *a, const float *b, int64_t count) {
+  double sum = 0;
+  for (int64_t i = 0; i < count; ++i)
+    sum += (double(a[i]) - b[i]) * (double(a[i]) - b[i]);
+  return sum;
+}
+
+/// The prior for every id, the fitted row for those that were seen.
+class CalibratedRows : public TableRows {
+public:
+  CalibratedRows(const RowFit &fit, const NormedEmbeddings &embeddings,
+                 std::span<const int32_t> ids, int64_t hidden)
+      : fit(fit), embeddings(embeddings), ids(ids), hidden(hidden) {}
+
+  void fill(uint64_t first, uint64_t count, float *out) override {
+    features.resize(count * static_cast<uint64_t>(hidden));
+    embeddings.read(first, count, features.data());
+    fit.prior(features.data(), static_cast<int64_t>(count), out);
+    auto begin =
+        std::lower_bound(ids.begin(), ids.end(), static_cast<int32_t>(first));
+    for (auto it = begin;
+         it != ids.end() && static_cast<uint64_t>(*it) < first + count; ++it) {
+      int32_t row = static_cast<int32_t>(it - ids.begin());
+      fit.rows({&row, 1}, out + (static_cast<uint64_t>(*it) - first) *
+                                    static_cast<uint64_t>(fit.columns()));
+    }
+  }
+
+private:
+  const RowFit &fit;
+  const NormedEmbeddings &embeddings;
+  std::span<const int32_t> ids;
+  int64_t hidden;
+  std::vector<float> features;
+};
+
+} // namespace
+
+struct Calibrator::Impl {
+  Impl(const Checkpoint &checkpoint, LayerRunner &runner,
+       const CalibrationText &text, const CalibrationOptions &options);
+
+  uint64_t layerCount() const { return checkpoint.config().layerCount(); }
+  void embed(Part &part);
+  void attention(Part &part, uint64_t layer);
+  void feedForward(Part &part, uint64_t layer);
+  double meanLoss(Part &part);
+  RowStatistics statistics(Part &part, uint64_t layer);
+  RowFit fitRows(Part &part, uint64_t layer);
+  void chooseShrinkage(RowFit &rows, Part &part, uint64_t layer);
+  RowPositions positions(const Part &part, const TokenStream::Step &step,
+                         bool leaveOneOut) const;
+  void propagate(const RowFit &rows, Part &part, uint64_t layer,
+                 bool leaveOneOut);
+  void convertLayer(uint64_t layer, std::vector<Part *> parts,
+                    const std::function<void(const ConvertedLayer &)> &onLayer);
+  std::vector<float> refitDown(const RowFit &rows, Part &fit, Part &choose,
+                               CalibratedLayer &figures);
+  void chooseRidge(NormalEquations &equations, const RowFit &rows, Part &choose,
+                   CalibratedLayer &figures, std::vector<float> &update);
+
+  const Checkpoint &checkpoint;
+  LayerRunner &runner;
+  const CalibrationText &text;
+  CalibrationOptions options;
+  int64_t d, f;
+  /// Of one step: hidden states and targets, and what the taps give.
+  std::vector<float> hidden, target, gate, up, gated, error;
+};
+
+Calibrator::Impl::Impl(const Checkpoint &checkpoint, LayerRunner &runner,
+                       const CalibrationText &text,
+                       const CalibrationOptions &options)
+    : checkpoint(checkpoint), runner(runner), text(text), options(options),
+      d(static_cast<int64_t>(checkpoint.config().hiddenSize)),
+      f(static_cast<int64_t>(checkpoint.config().intermediateSize)) {
+  for (std::vector<float> *buffer : {&hidden, &target})
+    buffer->resize(static_cast<size_t>(runner.maxStepTokens() * d));
+  for (std::vector<float> *buffer : {&gate, &up, &gated, &error})
+    buffer->resize(static_cast<size_t>(runner.maxStepTokens() * f));
+}
+
+//===----------------------------------------------------------------------===//
+// Whole layers
+//===----------------------------------------------------------------------===//
+
+void Calibrator::Impl::embed(Part &part) {
+  for (const TokenStream::Step &step : part.stream.steps)
+    runner.embed(part.stream.step(step).ids, part.at(step));
+}
+
+void Calibrator::Impl::attention(Part &part, uint64_t layer) {
+  for (const TokenStream::Step &step : part.stream.steps) {
+    runner.attention(layer, part.stream.step(step), part.at(step),
+                     hidden.data());
+    std::copy_n(hidden.data(), step.count * d, part.at(step));
+  }
+}
+
+void Calibrator::Impl::feedForward(Part &part, uint64_t layer) {
+  for (const TokenStream::Step &step : part.stream.steps) {
+    runner.feedForward(layer, part.at(step), step.count, hidden.data());
+    std::copy_n(hidden.data(), step.count * d, part.at(step));
+  }
+}
+
+double Calibrator::Impl::meanLoss(Part &part) {
+  std::vector<float> losses(static_cast<size_t>(runner.maxStepTokens()));
+  double sum = 0;
+  int64_t scored = 0;
+  for (const TokenStream::Step &step : part.stream.steps) {
+    std::span labels =
+        std::span(part.stream.labels).subspan(step.begin, step.count);
+    runner.score(part.at(step), labels, losses.data());
+    for (int64_t i = 0; i < step.count; ++i) {
+      if (labels[i] == -100)
+        continue;
+      sum += losses[i];
+      ++scored;
+    }
+  }
+  return sum / static_cast<double>(scored);
+}
+
+//===----------------------------------------------------------------------===//
+// Rows
+//===----------------------------------------------------------------------===//
+
+RowStatistics Calibrator::Impl::statistics(Part &part, uint64_t layer) {
+  RowStatistics sums(runner.context(), static_cast<int64_t>(text.rowIds.size()),
+                     f, fmt::format("layer {}", layer));
+  std::vector<int32_t> index;
+  for (const TokenStream::Step &step : part.stream.steps) {
+    runner.taps(layer, part.at(step), step.count, gate.data(), up.data());
+    auto rows = part.rows(step);
+    auto counted = part.counted(step);
+    index.assign(rows.begin(), rows.end());
+    for (size_t i = 0; i < index.size(); ++i)
+      if (!counted[i])
+        index[i] = -1;
+    sums.add(index, gate.data(), up.data());
+  }
+  return sums;
+}
+
+RowFit Calibrator::Impl::fitRows(Part &part, uint64_t layer) {
+  NormedEmbeddings embeddings(checkpoint, layer);
+  auto read = [&](int64_t first, int64_t count, float *out) {
+    for (int64_t i = 0; i < count; ++i)
+      embeddings.read(static_cast<uint64_t>(text.rowIds[first + i]), 1,
+                      out + i * d);
+  };
+  return RowFit::perId(statistics(part, layer), d, read);
+}
+
+RowPositions Calibrator::Impl::positions(const Part &part,
+                                         const TokenStream::Step &step,
+                                         bool leaveOneOut) const {
+  RowPositions result;
+  result.index = part.rows(step);
+  result.gate = gate.data();
+  result.up = up.data();
+  if (leaveOneOut)
+    result.counted = part.counted(step);
+  return result;
+}
+
+/// By the weighted error of the rows on positions that they were not fitted
+/// to.
+void Calibrator::Impl::chooseShrinkage(RowFit &rows, Part &part,
+                                       uint64_t layer) {
+  RowErrors errors(rows, options.shrinkages);
+  for (const TokenStream::Step &step : part.stream.steps) {
+    runner.taps(layer, part.at(step), step.count, gate.data(), up.data());
+    auto counted = part.counted(step);
+    std::vector<int32_t> index;
+    for (int64_t i = 0; i < step.count; ++i)
+      if (counted[i])
+        index.push_back(part.rows(step)[i]);
+    keepCounted(counted, gate.data(), f);
+    keepCounted(counted, up.data(), f);
+    errors.add({index, gate.data(), up.data(), {}});
+  }
+  std::vector<double> totals = errors.totals();
+  rows.setShrinkage(
+      options.shrinkages[std::min_element(totals.begin(), totals.end()) -
+                         totals.begin()]);
+}
+
+/// The layer's FFN with rows in place of W_up.
+void Calibrator::Impl::propagate(const RowFit &rows, Part &part, uint64_t layer,
+                                 bool leaveOneOut) {
+  for (const TokenStream::Step &step : part.stream.steps) {
+    runner.taps(layer, part.at(step), step.count, gate.data(), up.data());
+    rows.apply(positions(part, step, leaveOneOut),
+               {nullptr, gated.data(), nullptr});
+    runner.project(layer, part.at(step), gated.data(), step.count,
+                   hidden.data());
+    std::copy_n(hidden.data(), step.count * d, part.at(step));
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// W_down
+//===----------------------------------------------------------------------===//
+
+/// The ridge whose update leaves the least of W_down (g ⊙ (u − U)) on
+/// positions that it was not fitted to.
+void Calibrator::Impl::chooseRidge(NormalEquations &equations,
+                                   const RowFit &rows, Part &choose,
+                                   CalibratedLayer &figures,
+                                   std::vector<float> &update) {
+  uint64_t layer = figures.layer;
+  std::vector<std::vector<float>> products, targets;
+  double outputs = 0, before = 0;
+  for (const TokenStream::Step &step : choose.stream.steps) {
+    runner.taps(layer, choose.at(step), step.count, gate.data(), up.data());
+    rows.apply(positions(choose, step, false),
+               {nullptr, gated.data(), error.data()});
+    runner.product(layer, error.data(), step.count, target.data());
+    runner.product(layer, gated.data(), step.count, hidden.data());
+    auto counted = choose.counted(step);
+    for (int64_t i = 0; i < step.count * d; ++i)
+      hidden[i] = counted[i / d] ? hidden[i] + target[i] : 0;
+    outputs += squaredNorm(hidden.data(), step.count * d);
+    for (int64_t i = 0; i < step.count * f; ++i)
+      gated[i] = counted[i / f] ? gated[i] : 0;
+    for (int64_t i = 0; i < step.count * d; ++i)
+      target[i] = counted[i / d] ? target[i] : 0;
+    before += squaredNorm(target.data(), step.count * d);
+    products.emplace_back(gated.begin(), gated.begin() + step.count * f);
+    targets.emplace_back(target.begin(), target.begin() + step.count * d);
+  }
+  double best = INFINITY;
+  std::vector<float> candidate(update.size());
+  for (double ridge : options.ridges) {
+    equations.solve(ridge, candidate.data());
+    runner.replaceDown(layer, candidate);
+    double after = 0;
+    for (size_t i = 0; i < products.size(); ++i) {
+      int64_t count = choose.stream.steps[i].count;
+      runner.product(layer, products[i].data(), count, hidden.data());
+      after += squaredDistance(hidden.data(), targets[i].data(), count * d);
+    }
+    if (after < best) {
+      best = after;
+      figures.ridge = ridge;
+      update = candidate;
+    }
+  }
+  runner.restoreDown(layer);
+  figures.errorBefore = before / outputs;
+  figures.errorAfter = best / outputs;
+}
+
+/// W_down plus the ridge regression from g ⊙ U to what the rows lack.
+std::vector<float> Calibrator::Impl::refitDown(const RowFit &rows, Part &fit,
+                                               Part &choose,
+                                               CalibratedLayer &figures) {
+  uint64_t layer = figures.layer;
+  NormalEquations equations(runner.context(), f, d,
+                            fmt::format("layer {}", layer));
+  for (const TokenStream::Step &step : fit.stream.steps) {
+    runner.taps(layer, fit.at(step), step.count, gate.data(), up.data());
+    rows.apply(positions(fit, step, /*leaveOneOut=*/true),
+               {nullptr, gated.data(), error.data()});
+    runner.product(layer, error.data(), step.count, target.data());
+    auto counted = fit.counted(step);
+    int64_t kept = keepCounted(counted, gated.data(), f);
+    keepCounted(counted, target.data(), d);
+    equations.add(gated.data(), target.data(), kept);
+  }
+  std::vector<float> update(static_cast<size_t>(d * f));
+  chooseRidge(equations, rows, choose, figures, update);
+  std::vector<float> down(update.size());
+  checkpoint.tensors().readF32(checkpoint.weights().layers[layer].downProj, 0,
+                               static_cast<uint64_t>(d), down.data());
+  for (size_t i = 0; i < down.size(); ++i)
+    down[i] += update[i];
+  return down;
+}
+
+void Calibrator::Impl::convertLayer(
+    uint64_t layer, std::vector<Part *> parts,
+    const std::function<void(const ConvertedLayer &)> &onLayer) {
+  Part &fit = *parts[0], &choose = *parts[1];
+  CalibratedLayer figures;
+  figures.layer = layer;
+  RowFit rows = fitRows(fit, layer);
+  chooseShrinkage(rows, choose, layer);
+  figures.shrinkage = rows.shrinkage();
+  std::vector<float> down = refitDown(rows, fit, choose, figures);
+  runner.replaceDown(layer, down);
+  for (Part *part : parts)
+    propagate(rows, *part, layer, /*leaveOneOut=*/part == &fit);
+  NormedEmbeddings embeddings(checkpoint, layer);
+  CalibratedRows table(rows, embeddings, text.rowIds, d);
+  onLayer({figures, table, down});
+}
+
+//===----------------------------------------------------------------------===//
+// The interface
+//===----------------------------------------------------------------------===//
+
+Calibrator::Calibrator(const Checkpoint &checkpoint, LayerRunner &runner,
+                       const CalibrationText &text,
+                       const CalibrationOptions &options)
+    : impl(std::make_unique<Impl>(checkpoint, runner, text, options)) {}
+
+Calibrator::~Calibrator() = default;
+
+Calibrator::Sensitivities
+Calibrator::measureSensitivities(const std::function<void(double)> &done) {
+  Part fit(impl->text.fit, impl->d), choose(impl->text.choose, impl->d);
+  Part changed(impl->text.choose, impl->d);
+  impl->embed(fit);
+  impl->embed(choose);
+  Sensitivities result;
+  for (uint64_t layer = 0; layer < impl->layerCount(); ++layer) {
+    impl->attention(fit, layer);
+    impl->attention(choose, layer);
+    RowFit rows = impl->fitRows(fit, layer);
+    std::copy_n(static_cast<float *>(choose.memory.data()),
+                choose.stream.places() * impl->d,
+                static_cast<float *>(changed.memory.data()));
+    impl->propagate(rows, changed, layer, /*leaveOneOut=*/false);
+    for (uint64_t above = layer + 1; above < impl->layerCount(); ++above) {
+      impl->attention(changed, above);
+      impl->feedForward(changed, above);
+    }
+    result.layers.push_back(impl->meanLoss(changed));
+    impl->feedForward(fit, layer);
+    impl->feedForward(choose, layer);
+    done(static_cast<double>(layer + 1) /
+         static_cast<double>(impl->layerCount()));
+  }
+  result.base = impl->meanLoss(choose);
+  for (double &loss : result.layers)
+    loss -= result.base;
+  return result;
+}
+
+double
+Calibrator::convert(std::span<const uint64_t> layers,
+                    const std::function<void(const ConvertedLayer &)> &onLayer,
+                    const std::function<void(double)> &done) {
+  Part fit(impl->text.fit, impl->d), choose(impl->text.choose, impl->d);
+  Part check(impl->text.check, impl->d);
+  std::vector<Part *> parts = {&fit, &choose, &check};
+  for (Part *part : parts)
+    impl->embed(*part);
+  for (uint64_t layer = 0; layer < impl->layerCount(); ++layer) {
+    bool isConverted = std::binary_search(layers.begin(), layers.end(), layer);
+    for (Part *part : parts) {
+      impl->attention(*part, layer);
+      if (!isConverted)
+        impl->feedForward(*part, layer);
+    }
+    if (isConverted)
+      impl->convertLayer(layer, parts, onLayer);
+    done(static_cast<double>(layer + 1) /
+         static_cast<double>(impl->layerCount()));
+  }
+  return impl->meanLoss(check);
+}
+
+double Calibrator::denseLoss() {
+  Part check(impl->text.check, impl->d);
+  impl->embed(check);
+  for (uint64_t layer = 0; layer < impl->layerCount(); ++layer) {
+    impl->attention(check, layer);
+    impl->feedForward(check, layer);
+  }
+  return impl->meanLoss(check);
+}
