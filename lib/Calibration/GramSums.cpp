@@ -7,7 +7,7 @@
 
 #include "stem/Calibration/GramSums.h"
 #include "Sizes.h"
-#include "stem/Runtime/Pack.h"
+#include "Threads.h"
 #include "stem/Runtime/Parallel.h"
 
 #include <algorithm>
@@ -25,9 +25,9 @@ constexpr int64_t heldPositions = heldBlocks * blockPositions;
 /// Row stride of a transposed block: rows a power of two apart would share a
 /// few sets of the first-level cache.
 constexpr int64_t transposedStride = blockPositions + 16;
-/// Rows of a tile of the totals: three panels, a multiple of every kernel's
-/// rows.
-constexpr int64_t tileRows = 3 * STEM_PANEL;
+/// Rows of a tile of the totals, which share a panel while it is in the cache:
+/// whole panels, and a multiple of every kernel's rows.
+constexpr int64_t tileRows = 6 * STEM_PANEL;
 
 constexpr int64_t panelElements = blockPositions * STEM_PANEL;
 
@@ -125,9 +125,11 @@ void GramSums::store(const float *x, const float *y, int64_t count) {
       int64_t position = (pending + done) % blockPositions;
       int64_t taken = std::min(count - done, blockPositions - position);
       const float *source = rows + done * columns + first;
-      packMatrix({panelOf(packed, columns, block, panel), STEM_F32,
-                  blockPositions, width},
-                 position, taken, {source, STEM_F32, columns});
+      // The columns behind the last of a panel keep the zeros of the arena.
+      float *packedRows =
+          panelOf(packed, columns, block, panel) + position * STEM_PANEL;
+      for (int64_t i = 0; i < taken; ++i)
+        std::copy_n(source + i * columns, width, packedRows + i * STEM_PANEL);
       if (transposes)
         transpose(source, columns, taken, width,
                   transposedOf(transposed, n, block) +
@@ -136,12 +138,14 @@ void GramSums::store(const float *x, const float *y, int64_t count) {
     }
   };
   int64_t panelsX = panelsOf(n);
-  parallelFor(context, panelsX + panelsOf(m), [&](int64_t task) {
-    if (task < panelsX)
-      storePanel(packedX, x, n, task, /*transposes=*/true);
-    else
-      storePanel(packedY, y, m, task - panelsX, /*transposes=*/false);
-  });
+  parallelFor(threadsFor(context, count * (n + m)), panelsX + panelsOf(m),
+              [&](int64_t task) {
+                if (task < panelsX)
+                  storePanel(packedX, x, n, task, /*transposes=*/true);
+                else
+                  storePanel(packedY, y, m, task - panelsX,
+                             /*transposes=*/false);
+              });
   pending += count;
   total += count;
 }
@@ -165,8 +169,10 @@ void GramSums::sumTile(int64_t rowBlock, int64_t panel) {
     return; // below the diagonal
   const Arena &packed = isCross ? packedY : packedX;
   int64_t columns = isCross ? m : n;
-  int64_t rows = std::min(tileRows, n - row);
   int64_t width = std::min<int64_t>(STEM_PANEL, columns - first);
+  int64_t rows = std::min(tileRows, n - row);
+  if (!isCross)
+    rows = std::min(rows, first + width - row);
   double *totals =
       static_cast<double *>((isCross ? crossTotals : gramTotals).data()) +
       row * columns + first;

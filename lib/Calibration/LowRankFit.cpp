@@ -8,6 +8,7 @@
 #include "stem/Calibration/LowRankFit.h"
 #include "Sizes.h"
 #include "SpdFactor.h"
+#include "Threads.h"
 #include "stem/Runtime/Parallel.h"
 
 #include <Eigen/Eigenvalues>
@@ -85,12 +86,13 @@ void LowRankFit::add(const float *residual, const float *h, const float *gate,
 
 void LowRankFit::addGates(const float *gate, int64_t count) {
   constexpr int64_t range = 256;
-  parallelFor(context, (ffn - 1) / range + 1, [&](int64_t task) {
-    int64_t end = std::min(ffn, (task + 1) * range);
-    for (int64_t i = 0; i < count; ++i)
-      for (int64_t c = task * range; c < end; ++c)
-        blockSquares[c] += gate[i * ffn + c] * gate[i * ffn + c];
-  });
+  parallelFor(threadsFor(context, count * ffn), (ffn - 1) / range + 1,
+              [&](int64_t task) {
+                int64_t end = std::min(ffn, (task + 1) * range);
+                for (int64_t i = 0; i < count; ++i)
+                  for (int64_t c = task * range; c < end; ++c)
+                    blockSquares[c] += gate[i * ffn + c] * gate[i * ffn + c];
+              });
 }
 
 void LowRankFit::solve(std::span<const float> downNorms, double strength) {

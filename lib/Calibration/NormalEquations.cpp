@@ -7,10 +7,15 @@
 
 #include "stem/Calibration/NormalEquations.h"
 #include "SpdFactor.h"
+#include "stem/Runtime/Parallel.h"
 #include "stem/Support/Error.h"
 
+#include <Eigen/Core>
+#include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <utility>
+#include <vector>
 
 using namespace stem;
 
@@ -19,13 +24,17 @@ NormalEquations::NormalEquations(stem_context *context, int64_t ffn,
     : context(context), ffn(ffn), hidden(hidden), name(std::move(name)),
       sums(context, ffn, hidden) {}
 
+void NormalEquations::finish() {
+  sums.finish();
+  checkFinite(name, "z zᵀ and z targetᵀ", sums.gram(), sums.cross(), ffn,
+              hidden);
+}
+
 void NormalEquations::solve(double ridge, float *update) {
   if (!(ridge >= 0) || std::isinf(ridge))
     fail("{}: the ridge of W_down's refit is {}: wanted 0 or more", name,
          ridge);
-  sums.finish();
-  checkFinite(name, "z zᵀ and z targetᵀ", sums.gram(), sums.cross(), ffn,
-              hidden);
+  finish();
   SpdFactor factor(sums.gram(), ffn);
   if (!factor.factor(ridge))
     fail("{}: the sum of z zᵀ over {} positions ({} dimensions, mean of the "
@@ -33,4 +42,27 @@ void NormalEquations::solve(double ridge, float *update) {
          "calibrate on more text or choose a larger ridge",
          name, positions(), ffn, factor.meanDiagonal(), ridge);
   factor.solveTransposed(context, sums.cross(), hidden, update);
+}
+
+/// With D the update, Σ over its rows d of d A dᵀ − 2 d b.
+double NormalEquations::errorChange(const float *update) {
+  finish();
+  using RowMajorMatrix =
+      Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+  using RowMajorFloats =
+      Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+  Eigen::Map<const RowMajorMatrix> a(sums.gram(), ffn, ffn);
+  Eigen::Map<const RowMajorMatrix> b(sums.cross(), ffn, hidden);
+  Eigen::Map<const RowMajorFloats> rows(update, hidden, ffn);
+  std::vector<double> changes((hidden - 1) / solveColumns + 1);
+  parallelFor(context, int64_t(changes.size()), [&](int64_t task) {
+    int64_t first = task * solveColumns;
+    int64_t count = std::min(solveColumns, hidden - first);
+    Eigen::MatrixXd d =
+        rows.middleRows(first, count).transpose().cast<double>();
+    Eigen::MatrixXd product = a.selfadjointView<Eigen::Upper>() * d;
+    product -= 2 * b.middleCols(first, count);
+    changes[task] = product.cwiseProduct(d).sum();
+  });
+  return std::accumulate(changes.begin(), changes.end(), 0.0);
 }

@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Threads.h"
 #include "stem/Calibration/RowFit.h"
 #include "stem/Runtime/Parallel.h"
 #include "stem/Support/Error.h"
@@ -31,25 +32,27 @@ void RowErrors::add(const RowPositions &positions) {
          fit.sums.name(), positions.index.size());
   constexpr int64_t piece = 64;
   int64_t width = fit.columns(), count = int64_t(positions.index.size());
-  parallelFor(fit.context(), (width - 1) / piece + 1, [&](int64_t task) {
-    int64_t first = task * piece;
-    int64_t taken = std::min(piece, width - first);
-    float row[piece];
-    for (size_t candidate = 0; candidate < shrinkages.size(); ++candidate) {
-      double *sum = sums.data() + int64_t(candidate) * width + first;
-      for (int64_t i = 0; i < count; ++i) {
-        if (positions.index[i] == -1)
-          continue;
-        fit.row(positions, i, first, taken, shrinkages[candidate], row);
-        const float *gate = positions.gate + i * width + first;
-        const float *up = positions.up + i * width + first;
-        for (int64_t c = 0; c < taken; ++c) {
-          float error = gate[c] * (up[c] - row[c]);
-          sum[c] += double(error) * error;
+  parallelFor(
+      threadsFor(fit.context(), count * width), (width - 1) / piece + 1,
+      [&](int64_t task) {
+        int64_t first = task * piece;
+        int64_t taken = std::min(piece, width - first);
+        float row[piece];
+        for (size_t candidate = 0; candidate < shrinkages.size(); ++candidate) {
+          double *sum = sums.data() + int64_t(candidate) * width + first;
+          for (int64_t i = 0; i < count; ++i) {
+            if (positions.index[i] == -1)
+              continue;
+            fit.row(positions, i, first, taken, shrinkages[candidate], row);
+            const float *gate = positions.gate + i * width + first;
+            const float *up = positions.up + i * width + first;
+            for (int64_t c = 0; c < taken; ++c) {
+              float error = gate[c] * (up[c] - row[c]);
+              sum[c] += double(error) * error;
+            }
+          }
         }
-      }
-    }
-  });
+      });
 }
 
 std::vector<double> RowErrors::totals() const {

@@ -7,6 +7,7 @@
 
 #include "stem/Calibration/RowStatistics.h"
 #include "Sizes.h"
+#include "Threads.h"
 #include "stem/Runtime/Parallel.h"
 
 #include <algorithm>
@@ -67,24 +68,25 @@ void RowStatistics::add(std::span<const int32_t> index, const float *gate,
   // Ranges of columns, two a thread: what a thread adds to stays its own.
   int64_t ranges = 2 * int64_t(stem_context_threads(context));
   int64_t range = std::max<int64_t>(64, ((width - 1) / ranges / 16 + 1) * 16);
-  parallelFor(context, (width - 1) / range + 1, [&](int64_t task) {
-    int64_t first = task * range;
-    int64_t count = std::min(range, width - first);
-    for (size_t i = 0; i < index.size(); ++i) {
-      if (index[i] < 0)
-        continue;
-      int64_t to = index[i] * width + first;
-      const float *g = gate + int64_t(i) * width + first;
-      const float *u = up + int64_t(i) * width + first;
-      float *__restrict squares = matrix(gateSquareSums) + to;
-      float *__restrict gatedUps = matrix(gatedUpSums) + to;
-      float *__restrict ups = matrix(upSums) + to;
-      for (int64_t c = 0; c < count; ++c) {
-        float square = g[c] * g[c];
-        squares[c] += square;
-        gatedUps[c] += square * u[c];
-        ups[c] += u[c];
-      }
-    }
-  });
+  parallelFor(threadsFor(context, int64_t(index.size()) * width),
+              (width - 1) / range + 1, [&](int64_t task) {
+                int64_t first = task * range;
+                int64_t count = std::min(range, width - first);
+                for (size_t i = 0; i < index.size(); ++i) {
+                  if (index[i] < 0)
+                    continue;
+                  int64_t to = index[i] * width + first;
+                  const float *g = gate + int64_t(i) * width + first;
+                  const float *u = up + int64_t(i) * width + first;
+                  float *__restrict squares = matrix(gateSquareSums) + to;
+                  float *__restrict gatedUps = matrix(gatedUpSums) + to;
+                  float *__restrict ups = matrix(upSums) + to;
+                  for (int64_t c = 0; c < count; ++c) {
+                    float square = g[c] * g[c];
+                    squares[c] += square;
+                    gatedUps[c] += square * u[c];
+                    ups[c] += u[c];
+                  }
+                }
+              });
 }

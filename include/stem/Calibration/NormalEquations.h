@@ -43,9 +43,16 @@ public:
   /// ridge, not positive definite.
   void solve(double ridge, float *update);
 
+  /// What an update (hidden x ffn) changes in the squared error over the
+  /// positions of these sums: Σ ‖target − update z‖² − Σ ‖target‖². Asked of
+  /// sums over held-back positions it chooses a ridge. Ends the stream.
+  double errorChange(const float *update);
+
   int64_t positions() const { return sums.positions(); }
 
 private:
+  void finish();
+
   stem_context *context;
   int64_t ffn, hidden;
   std::string name;

@@ -42,7 +42,7 @@ Eigen::MatrixXd reference(const Eigen::MatrixXd &z,
 class NormalEquationsTest
     : public testing::TestWithParam<std::pair<int64_t, int64_t>> {};
 
-/// The last: three tiles of rows, some of them below the diagonal alone.
+/// The last has two tiles of rows, and panels that lie below the diagonal.
 INSTANTIATE_TEST_SUITE_P(Sizes, NormalEquationsTest,
                          testing::Values(std::pair(48, 24), std::pair(130, 70),
                                          std::pair(1, 1), std::pair(450, 65)));
@@ -84,6 +84,29 @@ TEST(NormalEquations, SeveralRidgesFromOneSum) {
     equations.solve(ridge, update.data());
     EXPECT_EQ(update, updateOf(ffn, hidden, z, target, 600, 2, ridge));
   }
+}
+
+TEST(NormalEquations, ErrorChange) {
+  constexpr int64_t ffn = 130, hidden = 70, positions = 700;
+  std::vector<float> z = randomFloats(positions * ffn, 1);
+  std::vector<float> target = randomFloats(positions * hidden, 2);
+  std::vector<float> other = randomFloats(hidden * ffn, 3, 0.1f);
+  ContextPtr context = createContext(2);
+  NormalEquations equations(context.get(), ffn, hidden, "layer 3");
+  equations.add(z.data(), target.data(), positions);
+  auto wanted = [&](const std::vector<float> &update) {
+    Eigen::MatrixXd t = matrixOf(target, hidden);
+    Eigen::MatrixXd left =
+        t - matrixOf(z, ffn) * matrixOf(update, ffn).transpose();
+    return left.squaredNorm() - t.squaredNorm();
+  };
+  EXPECT_NEAR(equations.errorChange(other.data()) / wanted(other), 1, 1e-5);
+  // After a solution too, whose factor lies in the same memory.
+  std::vector<float> update(hidden * ffn);
+  equations.solve(1e-2, update.data());
+  double change = equations.errorChange(update.data());
+  EXPECT_NEAR(change / wanted(update), 1, 1e-5);
+  EXPECT_LT(change, 0);
 }
 
 TEST(NormalEquations, Singular) {
