@@ -353,8 +353,8 @@ uint64_t ModelFolderWriter::bytesAvailable() const {
   return freeDiskBytes(parentOf(out));
 }
 
-void ModelFolderWriter::start() {
-  const uint64_t needed = bytesNeeded(), available = bytesAvailable();
+void ModelFolderWriter::requireSpace(uint64_t needed) const {
+  const uint64_t available = bytesAvailable();
   if (needed > available)
     fail(
         "{}: {} are needed, {} are free on this file system; free {} or choose "
@@ -362,6 +362,10 @@ void ModelFolderWriter::start() {
         out.string(), formatBytes(static_cast<double>(needed)),
         formatBytes(static_cast<double>(available)),
         formatBytes(static_cast<double>(needed - available)));
+}
+
+void ModelFolderWriter::start() {
+  requireSpace(bytesNeeded());
   nameShards();
   removeStale(parentOf(out), temporaryPrefix(out));
   temporary = std::make_unique<UnfinishedPath>([&] {
@@ -377,8 +381,6 @@ void ModelFolderWriter::start() {
   started = true;
   if (needsIndex())
     texts[std::string(indexName)] = indexText();
-  for (const auto &[name, text] : texts)
-    writeNewFile(folder / name, text);
   for (const auto &[name, source] : files)
     copyNewFile(source, folder / name);
   for (const Link &link : links)
@@ -428,6 +430,8 @@ void ModelFolderWriter::finish() {
     writer->finish();
     writer.reset();
   }
+  for (const auto &[name, text] : texts)
+    writeNewFile(temporary->path() / name, text);
   writeNewFile(temporary->path() / markerName, provenanceText());
   syncPath(temporary->path());
   uninterrupted([&] {

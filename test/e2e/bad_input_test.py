@@ -392,7 +392,7 @@ class BadInputTest(ModelTest):
                 (["subcommand"], []),
                 (["\"train\" is no command"], ["train"]),
                 (["OUT is required"], ["import", "a"]),
-                (["--layers is required"],
+                (["--init=xavier: name the layers"],
                  ["convert", "a", "b", "--init=xavier"]),
                 (["--init"], ["convert", "a", "b", "--layers=1",
                               "--init=best"]),

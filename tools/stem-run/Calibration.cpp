@@ -159,12 +159,16 @@ Json Calibration::summary() const {
                {"coverage", coverage()},
                {"layers", layers},
                {"perplexity_dense", std::exp(denseLoss)},
-               {"perplexity_converted", std::exp(convertedLoss)},
-               {"convert_seconds", convertSeconds}};
-  if (sensitivities) {
+               {"perplexity_converted", std::exp(convertedLoss)}};
+  if (sensitivities)
     json["sensitivities"] = sensitivities->layers;
+  return json;
+}
+
+Json Calibration::seconds() const {
+  Json json = {{"convert_seconds", convertSeconds}};
+  if (sensitivities)
     json["sensitivity_seconds"] = sensitivitySeconds;
-  }
   return json;
 }
 

@@ -41,8 +41,9 @@ public:
   void convert(const std::vector<uint64_t> &layers,
                const std::function<void(const ConvertedLayer &)> &onLayer);
 
-  /// What stem_provenance.json and --json say of it.
+  /// What the folder and --json say of it; the same in every run.
   Json summary() const;
+  Json seconds() const;
   void print() const;
 
 private:

@@ -73,8 +73,10 @@ public:
 private:
   bool isCalibrated() const { return calibration != nullptr; }
   std::unique_ptr<Calibration> makeCalibration() const;
+  std::string layerChoice() const;
+  void checkChoice() const;
   std::vector<uint64_t> choose();
-  DType chooseRowType() const;
+  DType chooseRowType(uint64_t layer) const;
   std::set<std::string> refittedKeys() const;
   void declareDense();
   void declareTables();
@@ -124,20 +126,42 @@ Convert::Convert(const ConvertArguments &arguments)
       calibration(makeCalibration()), layers(choose()),
       graph(convertGraph(checkpoint, layers, arguments.init.kind,
                          arguments.dumpDirectory)),
-      rowType(chooseRowType()), leftOut(tensorsLeftOut(checkpoint)) {}
+      rowType(chooseRowType(layers.front())),
+      leftOut(tensorsLeftOut(checkpoint)) {}
 
 std::unique_ptr<Calibration> Convert::makeCalibration() const {
   if (arguments.init.kind != "calibrated")
     return nullptr;
+  checkChoice();
   return std::make_unique<Calibration>(checkpoint, arguments.calibration);
 }
 
 /// A third of the layers, the cheapest ones, unless asked.
+std::string Convert::layerChoice() const {
+  if (!arguments.layers.empty())
+    return arguments.layers;
+  return fmt::format(
+      "auto:{}", std::max<uint64_t>(1, checkpoint.config().layerCount() / 3));
+}
+
+/// Before minutes of calibration: the layers, and whether their tables alone
+/// would fill the disk.
+void Convert::checkChoice() const {
+  const ModelConfig &config = checkpoint.config();
+  const std::optional<uint64_t> count = parseAutoLayers(layerChoice(), config);
+  if (!count) {
+    chooseLayers(layerChoice(), config);
+    return;
+  }
+  const TensorInfo table{
+      "", DType::F32, {config.vocabSize, config.intermediateSize}, 0, {}};
+  const auto bytes = dtypeBytes(chooseRowType(0), table.elements());
+  if (bytes && *bytes <= UINT64_MAX / *count)
+    writer.requireSpace(*bytes * *count);
+}
+
 std::vector<uint64_t> Convert::choose() {
-  std::string choice = arguments.layers;
-  if (choice.empty())
-    choice = fmt::format(
-        "auto:{}", std::max<uint64_t>(1, checkpoint.config().layerCount() / 3));
+  const std::string choice = layerChoice();
   std::optional<uint64_t> count = parseAutoLayers(choice, checkpoint.config());
   return count ? calibration->cheapestLayers(*count)
                : chooseLayers(choice, checkpoint.config());
@@ -154,7 +178,7 @@ std::set<std::string> Convert::refittedKeys() const {
 }
 
 /// The model's own type unless asked; one type for all tables of a model.
-DType Convert::chooseRowType() const {
+DType Convert::chooseRowType(uint64_t layer) const {
   std::optional<DType> wanted;
   if (arguments.rowDType != "keep")
     wanted = dtypeFromName(arguments.rowDType == "f32"    ? "F32"
@@ -175,8 +199,8 @@ DType Convert::chooseRowType() const {
   }
   if (wanted)
     return *wanted;
-  const TensorInfo &upProj = checkpoint.tensors().get(
-      checkpoint.weights().layers[layers.front()].upProj);
+  const TensorInfo &upProj =
+      checkpoint.tensors().get(checkpoint.weights().layers[layer].upProj);
   const DType own = types.typeOf(upProj);
   return own == DType::F16 || own == DType::BF16 ? own : DType::F32;
 }
@@ -219,8 +243,9 @@ void Convert::declareTables() {
     const std::string file =
         fmt::format("stem-table-{:03}.safetensors", planned.layer);
     writer.addTensor({table.name, rowType, table.shape}, file);
-    bytesToWrite += table.bytes;
-    if (isCalibrated()) {
+    if (!isCalibrated()) {
+      bytesToWrite += table.bytes;
+    } else {
       const TensorInfo &down = checkpoint.tensors().get(
           checkpoint.weights().layers[planned.layer].downProj);
       writer.addTensor({down.name, types.typeOf(down), down.shape}, file);
@@ -369,6 +394,8 @@ void Convert::run() {
     writeCalibrated();
   else
     writeInitialTables();
+  // Now with what the calibration came to.
+  writer.addText("config.json", configText());
   writer.setProvenance(provenance());
   writer.finish();
   report(watch.seconds());
@@ -397,8 +424,10 @@ void Convert::report(double seconds) const {
                  {"after", modelCostJson(after)},
                  {"seconds", seconds},
                  {"peak_bytes", memoryStatus().peakResident}});
-    if (isCalibrated())
+    if (isCalibrated()) {
       json["calibration"] = calibration->summary();
+      json["calibration"].update(calibration->seconds());
+    }
     return printJson(json);
   }
   fmt::print("{}: {} of {} layers are STEM ({}), rows in {}, in {}\n",

@@ -74,7 +74,8 @@ public:
   void linkShard(const std::filesystem::path &source,
                  const std::vector<std::string> &tensors);
 
-  /// A small file with this content (config.json, tokenizer.json).
+  /// A small file with this content (config.json, tokenizer.json); finish()
+  /// writes the last content given.
   void addText(const std::string &fileName, std::string content);
 
   /// A small file copied from elsewhere.
@@ -94,14 +95,18 @@ public:
   uint64_t bytesNeeded() const;
   uint64_t bytesAvailable() const;
 
-  /// Checks the disk space, creates the temporary folder, writes small files
+  /// Throws when the destination cannot take so many bytes.
+  void requireSpace(uint64_t needed) const;
+
+  /// Checks the disk space, creates the temporary folder, copies small files
   /// and links.
   void start();
 
   /// The next bytes of the declared tensors.
   void write(std::span<const std::byte> bytes);
 
-  /// Writes the index (when there is more than one file), syncs and renames.
+  /// Writes the texts, among them the index (when there is more than one file),
+  /// syncs and renames.
   void finish();
 
 private:
