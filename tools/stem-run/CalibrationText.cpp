@@ -116,9 +116,20 @@ CalibrationText stem::readCalibrationText(const CalibrationTextOptions &options,
   StreamBuilder check(text.check, options.maxStepTokens);
   size_t files = options.files.size();
   int64_t windowsOfAll = options.tokens / options.window;
+  if (static_cast<size_t>(windowsOfAll) < files)
+    fail("--calibrate-tokens={}: {} texts need {} at least, a window of {} "
+         "tokens each",
+         options.tokens, files, static_cast<int64_t>(files) * options.window,
+         options.window);
+  size_t dealt = 0;
   for (size_t file = 0; file < files; ++file) {
     std::string path = options.files[file].string();
     std::string content = readText(path);
+    std::string hash = sha256(content);
+    for (const CalibrationSource &source : text.sources)
+      if (source.sha256 == hash)
+        fail("--calibrate={}: is the same text as {}; give it once", path,
+             source.file);
     TextPart part{content, /*parseSpecial=*/false};
     std::vector<int32_t> ids = encodeText(tokenizer, {&part, 1}, false, path);
     std::vector<Ids> windows = cutWindows(ids, options.window);
@@ -129,13 +140,15 @@ CalibrationText stem::readCalibrationText(const CalibrationTextOptions &options,
            "on: {} are the least for a text; give a longer one",
            path, ids.size(), static_cast<int64_t>(kDeal) * options.window);
     windows = spread(windows, share);
-    for (size_t i = 0; i < windows.size(); ++i)
-      (i % kDeal == kDeal / 2   ? choose
-       : i % kDeal == kDeal - 1 ? check
-                                : fit)
-          .add(windows[i]);
+    for (Ids window : windows) {
+      size_t place = dealt++ % kDeal;
+      (place == kDeal / 2   ? choose
+       : place == kDeal - 1 ? check
+                            : fit)
+          .add(window);
+    }
     text.sources.push_back(
-        {path, sha256(content), static_cast<int64_t>(ids.size()),
+        {path, hash, static_cast<int64_t>(ids.size()),
          static_cast<int64_t>(windows.size()) * options.window});
   }
   numberRows(text);

@@ -1,0 +1,195 @@
+//===- CalibrationTextTest.cpp - How texts are dealt out ------------------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "CalibrationText.h"
+#include "../Model/TokenizerTestData.h"
+
+#include "stem/Graph/ModelGraph.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+using namespace stem;
+using namespace stem::test;
+
+namespace {
+
+constexpr int64_t kWindow = 70, kPadded = 128, kStep = 300;
+
+/// Each window begins with its number in two bytes from 'A'; the byte of a
+/// token is its id.
+std::string numberedText(int windows, char fill) {
+  std::string text;
+  for (int i = 0; i < windows; ++i) {
+    text += static_cast<char>('A' + i / 16);
+    text += static_cast<char>('A' + i % 16);
+    text.append(kWindow - 2, fill);
+  }
+  return text;
+}
+
+class CalibrationTextTest : public testing::Test {
+protected:
+  CalibrationTextTest() {
+    std::string pattern =
+        (std::filesystem::temp_directory_path() / "stem-text-XXXXXX").string();
+    if (!::mkdtemp(pattern.data()))
+      throw std::runtime_error("mkdtemp failed");
+    folder = pattern;
+  }
+  ~CalibrationTextTest() override { std::filesystem::remove_all(folder); }
+
+  std::filesystem::path write(const std::string &name,
+                              const std::string &text) {
+    std::ofstream(folder / name, std::ios::binary) << text;
+    return folder / name;
+  }
+
+  CalibrationText read(std::vector<std::filesystem::path> files,
+                       int64_t windows) {
+    CalibrationTextOptions options;
+    options.files = std::move(files);
+    options.tokens = windows * kWindow + kWindow - 1;
+    options.window = kWindow;
+    options.maxStepTokens = kStep;
+    return readCalibrationText(options, tokenizer);
+  }
+
+  /// The numbers of a stream's windows.
+  static std::vector<int> numbers(const TokenStream &stream) {
+    std::vector<int> result;
+    for (int64_t i = 0; i < stream.places(); i += kPadded)
+      result.push_back((stream.ids[i] - 'A') * 16 + stream.ids[i + 1] - 'A');
+    return result;
+  }
+
+  std::filesystem::path folder;
+  Tokenizer tokenizer = load(tinyBytes());
+};
+
+TEST_F(CalibrationTextTest, WindowsAreDealtOut) {
+  const CalibrationText text = read({write("a", numberedText(33, 'a'))}, 100);
+  EXPECT_EQ(numbers(text.choose), (std::vector{8, 24}));
+  EXPECT_EQ(numbers(text.check), (std::vector{15, 31}));
+  std::vector<int> others;
+  for (int i = 0; i < 33; ++i)
+    if (i != 8 && i != 24 && i != 15 && i != 31)
+      others.push_back(i);
+  EXPECT_EQ(numbers(text.fit), others);
+  EXPECT_EQ(text.fit.tokens, 29 * kWindow);
+  EXPECT_EQ(text.choose.tokens, 2 * kWindow);
+  EXPECT_EQ(text.check.tokens, 2 * kWindow);
+}
+
+TEST_F(CalibrationTextTest, TakesEvenlyFromTheWholeFile) {
+  const CalibrationText text = read({write("a", numberedText(64, 'a'))}, 16);
+  std::multiset<int> taken;
+  for (const TokenStream *stream : {&text.fit, &text.choose, &text.check})
+    for (int number : numbers(*stream))
+      taken.insert(number);
+  std::multiset<int> wanted;
+  for (int i = 0; i < 64; i += 4)
+    wanted.insert(i);
+  EXPECT_EQ(taken, wanted);
+  ASSERT_EQ(text.sources.size(), 1u);
+  EXPECT_EQ(text.sources[0].tokens, 64 * kWindow);
+  EXPECT_EQ(text.sources[0].tokensTaken, 16 * kWindow);
+}
+
+/// Also where each text gives fewer windows than are dealt out at a time.
+TEST_F(CalibrationTextTest, EveryPartHasWindowsOfSeveralTexts) {
+  const auto a = write("a", numberedText(20, 'a'));
+  const auto b = write("b", numberedText(20, 'b'));
+  const auto c = write("c", numberedText(20, 'c'));
+  const CalibrationText text = read({a, b, c}, 16);
+  EXPECT_EQ(text.fit.tokens, 14 * kWindow);
+  EXPECT_EQ(text.choose.tokens, kWindow);
+  EXPECT_EQ(text.check.tokens, kWindow);
+  ASSERT_EQ(text.sources.size(), 3u);
+  EXPECT_EQ(text.sources[0].tokensTaken, 6 * kWindow);
+  EXPECT_EQ(text.sources[1].tokensTaken, 5 * kWindow);
+  EXPECT_EQ(text.sources[2].tokensTaken, 5 * kWindow);
+  EXPECT_EQ(text.sources[1].file, b.string());
+}
+
+TEST_F(CalibrationTextTest, StreamsAreLaidOutInTilesAndSteps) {
+  const CalibrationText text = read({write("a", numberedText(16, 'a'))}, 16);
+  const TokenStream &fit = text.fit;
+  ASSERT_EQ(fit.places(), 14 * kPadded);
+  ASSERT_EQ(kPadded % GraphOptions().tokenTile, 0);
+  for (const auto *values :
+       {&fit.positions, &fit.sequences, &fit.labels, &fit.rows})
+    ASSERT_EQ(values->size(), fit.ids.size());
+  ASSERT_EQ(fit.counted.size(), fit.ids.size());
+  // Two windows of 128 places in a step of 300.
+  ASSERT_EQ(fit.steps.size(), 7u);
+  for (size_t i = 0; i < 7; ++i) {
+    EXPECT_EQ(fit.steps[i].begin, static_cast<int64_t>(i) * 2 * kPadded);
+    EXPECT_EQ(fit.steps[i].count, 2 * kPadded);
+    EXPECT_EQ(fit.step(fit.steps[i]).count(), 2 * kPadded);
+    EXPECT_EQ(fit.step(fit.steps[i]).ids.data(),
+              fit.ids.data() + fit.steps[i].begin);
+  }
+  for (int64_t place = 0; place < fit.places(); ++place) {
+    const int64_t i = place % kPadded;
+    const bool isToken = i < kWindow;
+    EXPECT_EQ(fit.positions[place], i);
+    EXPECT_EQ(fit.sequences[place], isToken ? place / kPadded % 2 : -1);
+    EXPECT_EQ(fit.counted[place], i > 0 && isToken);
+    EXPECT_EQ(fit.labels[place], i + 1 < kWindow ? fit.ids[place + 1] : -100);
+  }
+}
+
+TEST_F(CalibrationTextTest, RowsAreTheIdsOfAllParts) {
+  const CalibrationText text = read({write("a", numberedText(16, 'a'))}, 16);
+  // 0 is the padding's.
+  std::vector<int32_t> ids = {0};
+  for (char letter = 'A'; letter < 'A' + 16; ++letter)
+    ids.push_back(letter);
+  ids.push_back('a');
+  EXPECT_EQ(text.rowIds, ids);
+  for (const TokenStream *stream : {&text.fit, &text.choose, &text.check})
+    for (int64_t i = 0; i < stream->places(); ++i)
+      ASSERT_EQ(text.rowIds[stream->rows[i]], stream->ids[i]);
+}
+
+TEST_F(CalibrationTextTest, HashIsOfTheWholeFile) {
+  const CalibrationText text =
+      read({write("a", std::string(16 * kWindow + 5, 'a'))}, 16);
+  // sha256sum of 1125 times the letter a.
+  EXPECT_EQ(text.sources[0].sha256,
+            "d0083d3b373c50ae3fbb004720609deaba416f626063f2ccebf0b49e9dbe5220");
+  EXPECT_EQ(text.sources[0].tokens, 16 * kWindow + 5);
+}
+
+TEST_F(CalibrationTextTest, SpecialTokensAreText) {
+  const CalibrationText text =
+      read({write("a", numberedText(16, 'a') + std::string("<s>"))}, 16);
+  EXPECT_EQ(text.sources[0].tokens, 16 * kWindow + 3);
+}
+
+TEST_F(CalibrationTextTest, WrongTexts) {
+  const auto good = write("good", numberedText(16, 'a'));
+  EXPECT_THAT_ERROR(read({good, write("short", numberedText(15, 'b'))}, 32),
+                    "short: has 1050 tokens, which is too little to calibrate "
+                    "on: 1120 are the least for a text; give a longer one");
+  EXPECT_THAT_ERROR(read({write("empty", "")}, 16), "empty: has 0 tokens");
+  EXPECT_THAT_ERROR(read({folder / "missing"}, 16), "missing: no such file");
+  EXPECT_THAT_ERROR(read({write("latin", "caf\xe9 noir")}, 16),
+                    "latin: the text is not valid UTF-8: byte 3 (0xE9)");
+  EXPECT_THAT_ERROR(read({folder}, 16), "not a regular file");
+  EXPECT_THAT_ERROR(read({good, write("copy", numberedText(16, 'a'))}, 32),
+                    "copy: is the same text as " + good.string() +
+                        "; give it once");
+  EXPECT_THAT_ERROR(read({good, good, good}, 2),
+                    "--calibrate-tokens=209: 3 texts need 210 at least, a "
+                    "window of 70 tokens each");
+}
+
+} // namespace
