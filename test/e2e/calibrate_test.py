@@ -1,0 +1,307 @@
+#!/usr/bin/env python3
+# Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""convert --init=calibrated: the folder it writes, and what it refuses."""
+
+import hashlib
+import json
+import math
+import os
+import random
+import subprocess
+import unittest
+
+from e2e import GOLDEN, ModelTest, read_tensors, stem_json, stem_run
+
+DOWN = "model.layers.{}.mlp.down_proj.weight"
+UP = "model.layers.{}.mlp.up_proj.weight"
+TABLE = "model.layers.{}.mlp.up_table.weight"
+
+
+def some_text(words, seed):
+    """Words out of a list, with some order: enough for a text of any length."""
+    numbers = random.Random(seed)
+    known = ["".join(numbers.choice("abcdefghiklmnoprstuvwy")
+                     for _ in range(numbers.randint(2, 9)))
+             for _ in range(300)]
+    result, at = [], 0
+    for _ in range(words):
+        at = (at * 7 + numbers.choice([1, 2, 5])) % len(known)
+        result.append(known[at] + ("." if at % 9 == 0 else ""))
+    return " ".join(result)
+
+
+class CalibrateTest(ModelTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        # The small model's tokens are bytes.
+        cls.texts = []
+        for name, seed in ("one", 1), ("two", 2):
+            path = os.path.join(cls.folder, name + ".txt")
+            with open(path, "w") as file:
+                file.write(some_text(3000, seed))
+            cls.texts.append(path)
+        cls.text = cls.texts[0]
+
+    def calibrate(self, out, *options, text=None, model=None):
+        return ["convert", model or self.small, out,
+                f"--calibrate={text or self.text}", "--calibrate-tokens=8192",
+                *options]
+
+    def convert(self, *options, name="stem"):
+        out = self.path(name)
+        return out, stem_json(*self.calibrate(out, *options))
+
+    def tensors(self, folder):
+        """All tensors of a folder; none may lie in two files."""
+        result = {}
+        for name in sorted(os.listdir(folder)):
+            if not name.endswith(".safetensors"):
+                continue
+            for key, tensor in read_tensors(os.path.join(folder,
+                                                         name)).items():
+                self.assertNotIn(key, result)
+                result[key] = tensor
+        return result
+
+    def assert_nothing_left(self, out):
+        name = os.path.basename(out)
+        self.assertEqual([entry for entry in os.listdir(self.folder)
+                          if name in entry], [])
+
+    # ---- What the folder holds ----
+
+    def test_report_and_folder(self):
+        out, result = self.convert("--layers=1,4")
+        self.assertEqual(result["converted"], [1, 4])
+        self.assertEqual(result["init"], "calibrated")
+        calibration = result["calibration"]
+        with open(self.text, "rb") as file:
+            content = file.read()
+        self.assertEqual(calibration["texts"], [
+            {"file": self.text, "sha256": hashlib.sha256(content).hexdigest(),
+             "tokens": len(content), "tokens_taken": 8192}])
+        self.assertEqual(calibration["window"], 512)
+        self.assertEqual([calibration["tokens_" + part] for part in
+                          ("fit", "choose", "check")], [14 * 512, 512, 512])
+        self.assertTrue(0.9 < calibration["coverage"] <= 1)
+        self.assertEqual([layer["layer"] for layer in calibration["layers"]],
+                         [1, 4])
+        for layer in calibration["layers"]:
+            self.assertIn(layer["shrinkage"], [1, 4, 16])
+            self.assertIn(layer["ridge"], [0, 1e-3, 1e-2, 1e-1])
+            self.assertTrue(0 < layer["error_after_refit"]
+                            <= layer["error_before_refit"])
+        self.assertNotIn("sensitivities", calibration)
+        for key in "perplexity_dense", "perplexity_converted":
+            self.assertTrue(1 < calibration[key] < math.inf)
+        recorded = {key: value for key, value in calibration.items()
+                    if not key.endswith("seconds")}
+        self.assertEqual(set(calibration) - set(recorded),
+                         {"convert_seconds"})
+        for path, *keys in (["stem_provenance.json"],
+                            ["config.json", "stem", "provenance"]):
+            with open(os.path.join(out, path)) as file:
+                content = json.load(file)
+            for key in keys:
+                content = content[key]
+            self.assertEqual(content["calibration"], recorded)
+            self.assertEqual(content["layers"], [1, 4])
+            self.assertEqual(content["init"], "calibrated")
+
+    def test_tensors(self):
+        out, _ = self.convert("--layers=1,4")
+        before, after = self.tensors(self.small), self.tensors(out)
+        new = {TABLE.format(layer) for layer in (1, 4)}
+        gone = {UP.format(layer) for layer in (1, 4)}
+        changed = {DOWN.format(layer) for layer in (1, 4)}
+        self.assertEqual(set(after), set(before) - gone | new)
+        for name in set(before) - gone:
+            same = (before[name].shape == after[name].shape
+                    and before[name].dtype == after[name].dtype
+                    and before[name].values == after[name].values)
+            self.assertEqual(same, name not in changed, name)
+            self.assertEqual(before[name].shape, after[name].shape)
+        for name in new:
+            self.assertEqual(after[name].shape, [259, 192])
+            self.assertEqual(after[name].dtype, "BF16")
+            self.assertTrue(all(map(math.isfinite, after[name].floats())))
+        with open(os.path.join(out, "model.safetensors.index.json")) as file:
+            index = json.load(file)["weight_map"]
+        self.assertEqual(set(index), set(after))
+        for layer in 1, 4:
+            self.assertEqual(index[DOWN.format(layer)],
+                             f"stem-table-{layer:03}.safetensors")
+
+    def test_result_runs(self):
+        out, result = self.convert("--layers=1,4")
+        # The window held back: the last of 16, evenly spread.
+        with open(self.text, "rb") as file:
+            content = file.read()
+        begin = 15 * (len(content) // 512) // 16 * 512
+        held_back = self.write("held-back.txt", content[begin:begin + 512])
+        dense, stem = (stem_json("eval", model, f"--text={held_back}")
+                       ["files"][0]["perplexity"]
+                       for model in (self.small, out))
+        calibration = result["calibration"]
+        self.assertAlmostEqual(calibration["perplexity_dense"] / dense, 1,
+                               delta=1e-5)
+        # What rounding rows and W_down to bf16 changes, which is little
+        # beside what the conversion does.
+        self.assertAlmostEqual(calibration["perplexity_converted"] / stem, 1,
+                               delta=5e-4)
+        self.assertGreater(abs(stem / dense - 1), 2e-3)
+        text = stem_run("generate", out, "--prompt=abc", "--count=4",
+                        "--temperature=0").stdout
+        self.assertTrue(text)
+        self.assertEqual(stem_json("inspect", out)["model"]["stem"]["layers"],
+                         [1, 4])
+
+    def test_same_bytes(self):
+        first, _ = self.convert("--layers=auto:2", name="first")
+        second, _ = self.convert("--layers=auto:2", "--threads=1",
+                                 name="second")
+        self.assertEqual(sorted(os.listdir(first)), sorted(os.listdir(second)))
+        for name in os.listdir(first):
+            with open(os.path.join(first, name), "rb") as a, \
+                    open(os.path.join(second, name), "rb") as b:
+                self.assertEqual(a.read(), b.read(), name)
+
+    # ---- Layers ----
+
+    def test_cheapest_layers(self):
+        _, by_default = self.convert(name="default")
+        _, three = self.convert("--layers=auto:3", name="three")
+        _, all_layers = self.convert("--layers=auto:6", name="all")
+        sensitivities = by_default["calibration"]["sensitivities"]
+        self.assertEqual(len(sensitivities), 6)
+        order = sorted(range(6), key=lambda layer: sensitivities[layer])
+        for result, count in (by_default, 2), (three, 3), (all_layers, 6):
+            self.assertEqual(result["calibration"]["sensitivities"],
+                             sensitivities)
+            self.assertEqual(result["converted"], sorted(order[:count]))
+            self.assertIn("sensitivity_seconds", result["calibration"])
+
+    def test_plan_and_figures_are_printed(self):
+        out = self.path("stem")
+        result = stem_run(*self.calibrate(out, "--layers=auto:1"))
+        for part in ["calibration: 7168 tokens to fit, 512 to choose, 512 to "
+                     "check", "different ids; hidden states",
+                     "statistics of a layer", "writing "]:
+            self.assertIn(part, result.stderr)
+        for part in ["sensitivity (nats", "shrinkage", "perplexity on 512 "
+                     "tokens held back", "have a row that was fitted"]:
+            self.assertIn(part, result.stdout)
+
+    def test_several_texts(self):
+        out, result = self.convert(f"--calibrate={self.texts[1]}",
+                                   "--layers=3")
+        calibration = result["calibration"]
+        self.assertEqual([(text["file"], text["tokens_taken"])
+                          for text in calibration["texts"]],
+                         [(self.texts[0], 4096), (self.texts[1], 4096)])
+        self.assertTrue(math.isfinite(calibration["perplexity_converted"]))
+        self.assertEqual(calibration["tokens_choose"], 512)
+
+    # ---- Bad input ----
+
+    def test_usage(self):
+        text = f"--calibrate={self.text}"
+        out = self.path("out")
+        for parts, options in [
+                (["--init=calibrated needs a text", "--calibrate=FILE"], []),
+                (["--calibrate is for --init=calibrated", "--init=xavier"],
+                 ["--init=xavier", "--layers=1", text]),
+                (["--init=row-mean: name the layers", "--layers=1/3"],
+                 ["--init=row-mean", "--layers=auto:2"]),
+                (["--init=embedding: name the layers"], ["--init=embedding"]),
+                (["--layers=auto:0", "like auto:10"],
+                 [text, "--layers=auto:0"]),
+                (["--layers=auto:x", "like auto:10"],
+                 [text, "--layers=auto:x"]),
+                (["--layers=auto:", "like auto:10"], [text, "--layers=auto:"]),
+                (["--layers=auto:-1", "like auto:10"],
+                 [text, "--layers=auto:-1"]),
+                (["--layers=auto:2,3", "like auto:10"],
+                 [text, "--layers=auto:2,3"]),
+                (["--layers=auto:999", "the model has 6 layers"],
+                 [text, "--layers=auto:999"]),
+                (["--layers=auto:99999999999999999999", "like auto:10"],
+                 [text, "--layers=auto:99999999999999999999"]),
+                (["--calibrate= is empty"], ["--calibrate="]),
+                (["--calibrate-tokens", "8192"],
+                 [text, "--calibrate-tokens=8191"]),
+                (["--calibrate-tokens", "1073741824"],
+                 [text, "--calibrate-tokens=1073741825"]),
+                (["--calibrate-tokens"], [text, "--calibrate-tokens=many"])]:
+            with self.subTest(options=options):
+                self.assert_fails(parts + ["--help"], "convert", self.small,
+                                  out, *options, status=2)
+        self.assert_nothing_left(out)
+
+    def assert_refused(self, parts, *command):
+        """Before the calibration, which first prints its plan."""
+        self.assert_fails(parts, *command)
+        self.assertNotIn("tokens to fit",
+                         stem_run(*command, check=False).stderr)
+
+    def test_texts(self):
+        out = self.path("out")
+        short = self.write("short", "a" * 8191)
+        for parts, text in [
+                (["no-such.txt", "no such file"], self.path("no-such.txt")),
+                (["empty", "has 0 tokens", "too little to calibrate on",
+                  "8192 are the least"], self.write("empty", "")),
+                (["latin", "not valid UTF-8", "byte 2000"],
+                 self.write("latin", b"a" * 2000 + b"\xe9" + b"a" * 9000)),
+                ([short, "has 8191 tokens", "give a longer one"], short),
+                (["not a regular file"], self.folder)]:
+            with self.subTest(text=text):
+                self.assert_refused(parts, *self.calibrate(out, text=text))
+        self.assert_refused(["is the same text as", "give it once"],
+                            *self.calibrate(out,
+                                            f"--calibrate={self.text}"))
+        self.assert_nothing_left(out)
+
+    def test_models_and_layers(self):
+        out = self.path("out")
+        stem = self.path("stem")
+        stem_run("convert", self.small, stem, "--layers=2", "--init=row-mean")
+        for options in [], ["--layers=auto:1"], ["--layers=3"]:
+            self.assert_refused([stem, "is a STEM model already",
+                                 "starts from a dense one"],
+                                *self.calibrate(out, *options, model=stem))
+        self.assert_refused(["there is no tokenizer", "calibration needs one"],
+                            *self.calibrate(out, model=os.path.join(
+                                GOLDEN, "llama_gqa")))
+        self.assert_refused(["--layers=1,9", "no layer 9", "0 to 5"],
+                            *self.calibrate(out, "--layers=1,9"))
+        self.assert_refused(["--layers=1,x", "'x'"],
+                            *self.calibrate(out, "--layers=1,x"))
+        self.assert_nothing_left(out)
+
+    def test_output_exists(self):
+        out, _ = self.convert("--layers=1")
+        self.assert_refused([out, "exists already", "--force"],
+                            *self.calibrate(out, "--layers=2"))
+        result = stem_json(*self.calibrate(out, "--layers=2", "--force"))
+        self.assertEqual(result["converted"], [2])
+
+    @unittest.skipIf(os.geteuid() != 0, "only root mounts a small disk")
+    def test_small_disk(self):
+        disk = self.path("disk")
+        os.mkdir(disk)
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs",
+                           disk], capture_output=True).returncode:
+            self.skipTest("this machine lets nobody mount a tmpfs")
+        try:
+            self.assert_refused(["are needed", "free"], *self.calibrate(
+                os.path.join(disk, "out")))
+            self.assertEqual(os.listdir(disk), [])
+        finally:
+            subprocess.run(["umount", disk], check=True)
+
+
+if __name__ == "__main__":
+    unittest.main()
