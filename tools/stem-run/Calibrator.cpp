@@ -269,7 +269,7 @@ void Calibrator::Impl::propagate(const RowFit &rows, Part &part, uint64_t layer,
 //===----------------------------------------------------------------------===//
 
 /// The ridge whose update leaves the least of W_down (g ⊙ (u − U)) on
-/// positions that it was not fitted to.
+/// positions that it was not fitted to; `update` stays 0 where none helps.
 void Calibrator::Impl::chooseRidge(NormalEquations &equations,
                                    const RowFit &rows, Part &choose,
                                    CalibratedLayer &figures,
@@ -295,7 +295,7 @@ void Calibrator::Impl::chooseRidge(NormalEquations &equations,
     products.emplace_back(gated.begin(), gated.begin() + step.count * f);
     targets.emplace_back(target.begin(), target.begin() + step.count * d);
   }
-  double best = INFINITY;
+  double best = before;
   std::vector<float> candidate(update.size());
   for (double ridge : options.ridges) {
     equations.solve(ridge, candidate.data());
@@ -313,8 +313,9 @@ void Calibrator::Impl::chooseRidge(NormalEquations &equations,
     }
   }
   runner.restoreDown(layer);
-  figures.errorBefore = before / outputs;
-  figures.errorAfter = best / outputs;
+  // A layer that puts out nothing loses nothing.
+  figures.errorBefore = outputs > 0 ? before / outputs : 0;
+  figures.errorAfter = outputs > 0 ? best / outputs : 0;
 }
 
 /// W_down plus the ridge regression from g ⊙ U to what the rows lack.

@@ -32,7 +32,7 @@ struct CalibrationOptions {
 struct CalibratedLayer {
   uint64_t layer = 0;
   double shrinkage = 0; ///< k
-  double ridge = 0;
+  double ridge = 0;     ///< 0: every one made it worse, W_down stays
   /// Squared error of the FFN's output over that of the output itself, before
   /// and after W_down was fitted again.
   double errorBefore = 0, errorAfter = 0;

@@ -36,8 +36,11 @@ struct Conversion {
 struct Bench {
   explicit Bench(const std::filesystem::path &folder,
                  int64_t maxStepTokens = 1024, int threads = 2)
+      : Bench(folder, fitWindows, maxStepTokens, threads) {}
+  Bench(const std::filesystem::path &folder, const Windows &fit,
+        int64_t maxStepTokens = 1024, int threads = 2)
       : checkpoint(Checkpoint::open(folder)),
-        text(makeText(fitWindows, chooseWindows, checkWindows, maxStepTokens)),
+        text(makeText(fit, chooseWindows, checkWindows, maxStepTokens)),
         runner(checkpoint, runnerOptions(maxStepTokens, threads)),
         calibrator(checkpoint, runner, text, CalibrationOptions()) {}
 
@@ -119,7 +122,8 @@ TEST_P(CalibratorTest, RefitHelpsAndLossIsFinite) {
   for (const auto &[number, layer] : result.layers) {
     EXPECT_EQ(layer.figures.layer, number);
     EXPECT_GT(layer.figures.errorBefore, 0);
-    EXPECT_LE(layer.figures.errorAfter, layer.figures.errorBefore);
+    EXPECT_LT(layer.figures.errorAfter, layer.figures.errorBefore);
+    EXPECT_GT(layer.figures.ridge, 0);
     EXPECT_TRUE(std::ranges::count(CalibrationOptions().shrinkages,
                                    layer.figures.shrinkage));
     for (float value : layer.rows)
@@ -203,12 +207,44 @@ TEST_P(CalibratorTest, RowsAreFittedOrThePrior) {
                        kWide));
 }
 
+/// With few positions an update fits what does not recur.
+TEST_P(CalibratorTest, DownStaysWhereNoUpdateHelps) {
+  Bench bench(folder, someWindows(2, 40, 1, kSeen));
+  const Conversion result = bench.convert({0, 1, 2});
+  size_t kept = 0;
+  for (const auto &[number, layer] : result.layers) {
+    EXPECT_LE(layer.figures.errorAfter, layer.figures.errorBefore);
+    if (layer.figures.ridge != 0)
+      continue;
+    ++kept;
+    EXPECT_EQ(layer.figures.errorAfter, layer.figures.errorBefore);
+    std::vector<float> down(layer.down.size());
+    bench.checkpoint.tensors().readF32(
+        bench.checkpoint.weights().layers[number].downProj, 0, kHidden,
+        down.data());
+    EXPECT_TRUE(sameBits(layer.down, down, kWide));
+  }
+  EXPECT_GT(kept, 0u);
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, CalibratorTest,
                          testing::Values("llama_gqa", "mistral_sliding",
                                          "qwen2_qkv_bias", "qwen3_qk_norm"),
                          [](const auto &test) {
                            return std::string(test.param);
                          });
+
+TEST(CalibratorExact, LayerThatPutsOutNothing) {
+  TemporaryFolder scratch;
+  copyWithZeros("llama_gqa", "model.layers.1.mlp.down_proj.weight",
+                scratch / "model");
+  Bench bench(scratch / "model");
+  const double dense = bench.calibrator.denseLoss();
+  const Conversion result = bench.convert({1});
+  EXPECT_EQ(result.layers.at(1).figures.errorBefore, 0);
+  EXPECT_EQ(result.layers.at(1).figures.errorAfter, 0);
+  EXPECT_NEAR(result.loss, dense, 1e-5);
+}
 
 /// Without attention, layer 0 sees the token alone: its rows are what the
 /// embedding gives, and nothing is lost.
