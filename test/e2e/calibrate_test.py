@@ -11,7 +11,8 @@ import random
 import subprocess
 import unittest
 
-from e2e import GOLDEN, ModelTest, read_tensors, stem_json, stem_run
+from e2e import GOLDEN, ModelTest, read_tensors, stem_json, stem_run, \
+    write_tensors
 
 DOWN = "model.layers.{}.mlp.down_proj.weight"
 UP = "model.layers.{}.mlp.up_proj.weight"
@@ -279,6 +280,26 @@ class CalibrateTest(ModelTest):
                             *self.calibrate(out, "--layers=1,9"))
         self.assert_refused(["--layers=1,x", "'x'"],
                             *self.calibrate(out, "--layers=1,x"))
+        self.assert_nothing_left(out)
+
+    def test_not_finite(self):
+        out = self.path("out")
+        model = self.copy_model()
+        path = os.path.join(model, "model.safetensors")
+        loss = [model, "has no finite loss", "NaN or infinity in its weights"]
+        for name, value, layers, parts in [
+                ("model.norm.weight", 0x7fc0, "auto:2", loss),
+                ("model.norm.weight", 0x7fc0, "1,2", loss),
+                (UP.format(1), 0x7f80, "1,2", loss),
+                (UP.format(1), 0x7f80, "auto:2",
+                 ["layer 1", "NaN or infinity", "leave this layer dense"])]:
+            tensors = read_tensors(os.path.join(self.small,
+                                                "model.safetensors"))
+            tensors[name].values[3] = value
+            write_tensors(path, tensors)
+            with self.subTest(name=name, layers=layers):
+                self.assert_fails(parts, *self.calibrate(
+                    out, f"--layers={layers}", model=model))
         self.assert_nothing_left(out)
 
     def test_output_exists(self):

@@ -41,6 +41,16 @@ EngineOptions runnerOptions(const CalibrationArguments &arguments) {
   return options;
 }
 
+void requireFinite(double loss, const std::string &model, const char *advice) {
+  if (!std::isfinite(loss))
+    fail("{} has no finite loss on the calibration text; {}", model, advice);
+}
+
+void requireFiniteDense(double loss, const Checkpoint &checkpoint) {
+  requireFinite(loss, checkpoint.path().string(),
+                "look for NaN or infinity in its weights");
+}
+
 } // namespace
 
 std::optional<uint64_t> stem::parseAutoLayers(const std::string &choice,
@@ -96,6 +106,11 @@ std::vector<uint64_t> Calibration::cheapestLayers(uint64_t count) {
   sensitivities = calibrator.measureSensitivities(
       [&](double part) { progress.update(part); });
   sensitivitySeconds = watch.seconds();
+  requireFiniteDense(sensitivities->base, checkpoint);
+  // NaN has no order.
+  for (double &layer : sensitivities->layers)
+    if (!std::isfinite(layer))
+      layer = INFINITY;
   std::vector<uint64_t> order(sensitivities->layers.size());
   std::iota(order.begin(), order.end(), 0);
   std::sort(order.begin(), order.end(), [&](uint64_t a, uint64_t b) {
@@ -112,6 +127,7 @@ void Calibration::convert(
     const std::function<void(const ConvertedLayer &)> &onLayer) {
   const Stopwatch watch;
   denseLoss = calibrator.denseLoss();
+  requireFiniteDense(denseLoss, checkpoint);
   Progress progress("calibration", 1);
   convertedLoss = calibrator.convert(
       layers,
@@ -121,6 +137,8 @@ void Calibration::convert(
       },
       [&](double part) { progress.update(part); });
   convertSeconds = watch.seconds();
+  requireFinite(convertedLoss, "the converted model",
+                "convert fewer layers or give more text");
 }
 
 /// Share of the positions to check whose id the statistics have seen.
