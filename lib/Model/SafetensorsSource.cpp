@@ -145,7 +145,8 @@ void refuseMissingShards(const std::vector<IndexEntry> &entries,
        count, shards.size(), indexName, printable(missing),
        isCoveredByFiles(entries, folder)
            ? "the other .safetensors files hold every tensor, so the index is "
-             "out of date: --ignore-index reads them without it"
+             "out of date: stem-run import --ignore-index makes a folder "
+             "without it"
            : "download them");
 }
 
@@ -227,9 +228,9 @@ stem::openSafetensorsFolder(const fs::path &folder,
   } else {
     fail("{}: neither {} nor {} is here{}", folder.string(), singleName,
          indexName,
-         files.empty()
-             ? "; download the model's safetensors files"
-             : ", but other .safetensors files are: --ignore-index reads them");
+         files.empty() ? "; download the model's safetensors files"
+                       : ", but other .safetensors files are: stem-run import "
+                         "--ignore-index makes a folder of them");
   }
   source->finish();
   return source;

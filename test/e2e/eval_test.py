@@ -126,6 +126,17 @@ class EvalTest(ModelTest):
         self.assertAlmostEqual(high, math.exp(mean + half), delta=1e-3)
         self.assertGreater(result["mean_kl"], 0)
 
+    def test_empty_batches(self):
+        for shape in [0, 5], [2, 0], [0, 0]:
+            with self.subTest(shape=shape):
+                ids, out = self.path("ids"), self.path("logits")
+                write_tensors(ids, {"input_ids": Tensor("I32", shape, [])})
+                stem_run("eval", self.small, f"--input-ids={ids}",
+                         f"--logits-out={out}", "--force")
+                logits = read_tensors(out)["logits"]
+                self.assertEqual(logits.shape[:2], shape)
+                self.assertEqual(len(logits.values), 0)
+
     def test_sampling_repeats(self):
         common = ["generate", self.small, "--prompt=Once", "-n", 20,
                   "--temperature=0.9", "--top-k=40", "--ignore-end"]

@@ -171,8 +171,9 @@ std::string stem::describeEngine(const EngineReport &report) {
                      formatSeconds(report.loadSeconds));
 }
 
-Checkpoint stem::openModel(const std::filesystem::path &path) {
-  Checkpoint checkpoint = Checkpoint::open(path);
+Checkpoint stem::openModel(const std::filesystem::path &path,
+                           const OpenOptions &options) {
+  Checkpoint checkpoint = Checkpoint::open(path, options);
   for (const std::string &warning : checkpoint.warnings())
     printWarning(warning);
   return checkpoint;

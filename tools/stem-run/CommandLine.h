@@ -91,7 +91,8 @@ std::unique_ptr<Engine> createEngine(const Checkpoint &checkpoint,
 std::string describeEngine(const EngineReport &report);
 
 /// Opens a model and prints its warnings to standard error.
-Checkpoint openModel(const std::filesystem::path &path);
+Checkpoint openModel(const std::filesystem::path &path,
+                     const OpenOptions &options = {});
 
 /// "1,2,3" as integers; a UsageError names `flag` and what is not one.
 std::vector<int64_t> parseIntegers(const std::string &text,

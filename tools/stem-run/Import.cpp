@@ -36,6 +36,7 @@ struct ImportArguments {
   fs::path source;
   fs::path out;
   std::string dtype = "keep";
+  OpenOptions open;
   bool force = false;
   bool json = false;
 };
@@ -66,8 +67,8 @@ private:
 Import::Import(const ImportArguments &arguments)
     : arguments(arguments), writer(arguments.out, {.force = arguments.force,
                                                    .source = arguments.source}),
-      checkpoint(openModel(arguments.source)), types(checkpoint, wantedType()),
-      leftOut(tensorsLeftOut(checkpoint)) {}
+      checkpoint(openModel(arguments.source, arguments.open)),
+      types(checkpoint, wantedType()), leftOut(tensorsLeftOut(checkpoint)) {}
 
 std::optional<DType> Import::wantedType() const {
   if (arguments.dtype == "keep")
@@ -200,6 +201,9 @@ void stem::addImportCommand(CLI::App &app) {
                    "becomes bf16), f32 or bf16")
       ->check(CLI::IsMember({"keep", "f32", "bf16"}))
       ->type_name("TYPE");
+  command->add_flag("--ignore-index", arguments->open.ignoreIndex,
+                    "Take what SRC's *.safetensors files hold, whatever its "
+                    "index says");
   command->add_flag("--force", arguments->force,
                     "Replace OUT if it is a folder that Stem made");
   addJsonOption(*command, arguments->json);
