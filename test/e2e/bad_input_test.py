@@ -279,6 +279,7 @@ class BadInputTest(ModelTest):
         weights = os.path.join(folder, "model.safetensors")
         names = read_tensors(weights)
         os.rename(weights, os.path.join(folder, "weights.safetensors"))
+        os.remove(os.path.join(folder, "golden.safetensors"))
         with open(f"{weights}.index.json", "w") as index:
             json.dump({"metadata": {}, "weight_map": {
                 name: "model-00001-of-00002.safetensors" for name in names}},
