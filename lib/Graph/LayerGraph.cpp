@@ -34,7 +34,9 @@ std::vector<LayerParam> stem::layerParams(const LayerWeights &layer) {
       {Role::Down, layer.downProj},
       {Role::GateBias, layer.gateBias},
       {Role::UpBias, layer.upBias},
-      {Role::DownBias, layer.downBias}};
+      {Role::DownBias, layer.downBias},
+      {Role::MixA, layer.upMixA},
+      {Role::MixB, layer.upMixB}};
   std::erase_if(all, [](const LayerParam &param) { return param.key.empty(); });
   return all;
 }
@@ -102,6 +104,10 @@ RankedTensorType GraphTypes::param(const LayerParam &param) const {
   case Role::GateBias:
   case Role::UpBias:
     return vector(f);
+  case Role::MixA:
+    return matrix(f, static_cast<int64_t>(config.stem->rank));
+  case Role::MixB:
+    return matrix(static_cast<int64_t>(config.stem->rank), d);
   }
   llvm_unreachable("unknown role of a weight");
 }
@@ -191,6 +197,9 @@ Value LayerBuilder::feedForward(Value h) {
                               weight(Role::DownBias));
   auto rows = cast<RankedTensorType>(inputs.rows.getType());
   Value up = LookupOp::create(b, loc, rows, inputs.rows, inputs.index);
+  if (Value a = weight(Role::MixA))
+    up = MixOp::create(b, loc, rows.clone(b.getF32Type()), up, h, a,
+                       weight(Role::MixB));
   return GatedFFNOp::create(b, loc, result, h, weight(Role::Gate), up,
                             weight(Role::Down), weight(Role::GateBias),
                             weight(Role::DownBias));

@@ -40,7 +40,9 @@ struct LayerParam {
     Down,
     GateBias,
     UpBias,
-    DownBias
+    DownBias,
+    MixA,
+    MixB
   };
   Role role;
   std::string key;

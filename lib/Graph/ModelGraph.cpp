@@ -264,9 +264,9 @@ OwningOpRef<ModuleOp> stem::buildModelGraph(MLIRContext &context,
                                             const TensorSource &tensors,
                                             const GraphOptions &options) {
   context.loadDialect<StemDialect, func::FuncDialect, arith::ArithDialect>();
-  if (config.stem && (config.stem->rank > 0 || config.stem->select))
-    fail("{}: stem.rank and stem.select are not supported by this version; it "
-         "runs models whose STEM layers have a table alone",
+  if (config.stem && config.stem->select)
+    fail("{}: stem.select is not supported by this version; it runs models "
+         "whose STEM layers have a table, with or without a low-rank term",
          tensors.description());
   return ModelBuilder(context, config, weights, tensors, options).build();
 }

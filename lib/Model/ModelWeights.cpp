@@ -181,6 +181,10 @@ void Resolver::resolveTable(uint64_t layer, LayerWeights &weights) {
     weights.upTableScale = require(name("mlp.up_table.scale"), {vocab});
     weights.upTableMinimum = require(name("mlp.up_table.minimum"), {vocab});
   }
+  if (stem.rank > config.hiddenSize)
+    fail("{}: stem.rank is {}, which is more than hidden_size {}; a low-rank "
+         "term has at most that rank",
+         source.description(), stem.rank, config.hiddenSize);
   if (stem.rank) {
     weights.upMixA = require(name("mlp.up_mix.a.weight"), {f, stem.rank});
     weights.upMixB =

@@ -40,9 +40,8 @@ def check_section(stem):
     unknown = sorted(set(stem) - SECTION_KEYS)
     if unknown:
         raise ValueError(f"stem section: unknown keys {', '.join(unknown)}")
-    if stem.get("rank", 0) or stem.get("select", False):
-        raise ValueError("stem.rank and stem.select are not supported by this "
-                         "file")
+    if stem.get("select", False):
+        raise ValueError("stem.select is not supported by this file")
     if stem.get("row_dtype") == "uint8":
         raise ValueError("stem.row_dtype uint8 is not supported by this file")
 
@@ -86,8 +85,20 @@ class TokenIds:
         self.ids = None
 
 
+class LowRank(nn.Module):
+    """x -> a b x"""
+
+    def __init__(self, inputs, rank, outputs, **kwargs):
+        super().__init__()
+        self.a = nn.Linear(rank, outputs, bias=False, **kwargs)
+        self.b = nn.Linear(inputs, rank, bias=False, **kwargs)
+
+    def forward(self, x):
+        return self.a(self.b(x))
+
+
 class StemMLP(nn.Module):
-    def __init__(self, dense, vocab_size, token_ids):
+    def __init__(self, dense, vocab_size, rank, token_ids):
         super().__init__()
         self.gate_proj = dense.gate_proj
         self.down_proj = dense.down_proj
@@ -95,6 +106,9 @@ class StemMLP(nn.Module):
         weight = dense.gate_proj.weight
         self.up_table = nn.Embedding(vocab_size, weight.shape[0],
                                      device=weight.device, dtype=weight.dtype)
+        self.up_mix = (LowRank(weight.shape[1], rank, weight.shape[0],
+                               device=weight.device, dtype=weight.dtype)
+                       if rank else None)
         # Not a module: kept out of the parameters.
         self.token_ids = token_ids
 
@@ -103,8 +117,10 @@ class StemMLP(nn.Module):
         if ids is None or ids.shape != x.shape[:-1]:
             raise ValueError("a STEM layer needs the token ids of its input: "
                              "call the model with input_ids")
-        rows = self.up_table(ids.to(self.up_table.weight.device))
-        return self.down_proj(self.act_fn(self.gate_proj(x)) * rows)
+        up = self.up_table(ids.to(self.up_table.weight.device))
+        if self.up_mix is not None:
+            up = up + self.up_mix(x)
+        return self.down_proj(self.act_fn(self.gate_proj(x)) * up)
 
 
 class StemLlamaForCausalLM(PreTrainedModel, GenerationMixin):
@@ -136,7 +152,8 @@ class StemLlamaForCausalLM(PreTrainedModel, GenerationMixin):
                 raise ValueError(f"stem.layers: there is no layer {index} among"
                                  f" {len(self.model.layers)}")
             layer = self.model.layers[index]
-            layer.mlp = StemMLP(layer.mlp, config.vocab_size, self.token_ids)
+            layer.mlp = StemMLP(layer.mlp, config.vocab_size,
+                                config.stem.get("rank", 0), self.token_ids)
         self.post_init()
 
     def _init_weights(self, module):
