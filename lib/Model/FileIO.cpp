@@ -10,13 +10,11 @@
 #include "stem/Support/Error.h"
 #include "stem/Support/Files.h"
 #include "stem/Support/Process.h"
-#include "stem/Support/ScratchFolder.h"
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
-#include <random>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -67,41 +65,6 @@ void MappedFile::release(std::span<const std::byte> part) const {
   const size_t end =
       std::min(size, (offset + part.size() + window - 1) / window * window);
   ::madvise(const_cast<std::byte *>(start) + first, end - first, MADV_DONTNEED);
-}
-
-std::string stem::temporaryPrefix(const std::filesystem::path &path) {
-  return fmt::format(".{}.tmp-", path.filename().string());
-}
-
-/// Six letters and digits, as mkstemp takes them; that would leave the file
-/// unreadable for others.
-static std::string randomSuffix() {
-  static constexpr std::string_view letters =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
-  std::random_device random;
-  std::uniform_int_distribution<size_t> index(0, letters.size() - 1);
-  std::string suffix(6, ' ');
-  for (char &letter : suffix)
-    letter = letters[index(random)];
-  return suffix;
-}
-
-int stem::createTemporary(const std::filesystem::path &path,
-                          std::filesystem::path &temporary) {
-  const std::filesystem::path parent =
-      path.has_parent_path() ? path.parent_path() : ".";
-  const std::string prefix = temporaryPrefix(path);
-  removeStale(parent, prefix);
-  for (int attempt = 0; attempt < 100; ++attempt) {
-    temporary = parent / (prefix + randomSuffix());
-    int descriptor = createExclusive(temporary);
-    if (descriptor >= 0)
-      return descriptor;
-    if (errno != EEXIST)
-      break;
-  }
-  fail("{}: cannot create a file in this folder: {}", path.string(),
-       systemError());
 }
 
 void stem::writeAll(int descriptor, std::span<const std::byte> bytes,

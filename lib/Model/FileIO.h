@@ -37,14 +37,6 @@ private:
   uint64_t size = 0;
 };
 
-/// ".NAME.tmp-": what the unfinished forms of `path` beside it begin with.
-std::string temporaryPrefix(const std::filesystem::path &path);
-
-/// Creates a new file beside `path`, hidden, with a name of its own; gives its
-/// descriptor. Removes what killed processes left of the same file.
-int createTemporary(const std::filesystem::path &path,
-                    std::filesystem::path &temporary);
-
 void writeAll(int descriptor, std::span<const std::byte> bytes,
               const std::filesystem::path &path);
 

@@ -367,17 +367,9 @@ void ModelFolderWriter::requireSpace(uint64_t needed) const {
 void ModelFolderWriter::start() {
   requireSpace(bytesNeeded());
   nameShards();
-  removeStale(parentOf(out), temporaryPrefix(out));
-  temporary = std::make_unique<UnfinishedPath>([&] {
-    std::string pattern =
-        (parentOf(out) / (temporaryPrefix(out) + "XXXXXX")).string();
-    if (!::mkdtemp(pattern.data()))
-      fail("{}: cannot create a folder beside it: {}", out.string(),
-           std::strerror(errno));
-    return fs::path(pattern);
-  });
+  temporary = std::make_unique<UnfinishedPath>(
+      [&] { return createTemporaryFolder(out); });
   const fs::path &folder = temporary->path();
-  fs::permissions(folder, fs::perms(0755));
   started = true;
   if (needsIndex())
     texts[std::string(indexName)] = indexText();

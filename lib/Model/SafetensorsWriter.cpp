@@ -9,6 +9,7 @@
 #include "stem/Model/Safetensors.h"
 #include "stem/Model/TensorSource.h"
 #include "stem/Support/Error.h"
+#include "stem/Support/ScratchFolder.h"
 
 #include <cstring>
 #include <nlohmann/json.hpp>

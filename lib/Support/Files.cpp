@@ -9,7 +9,7 @@
 
 #include "stem/Support/Error.h"
 #include "stem/Support/Format.h"
-#include "stem/Support/UnfinishedPath.h"
+#include "stem/Support/ScratchFolder.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -53,10 +53,12 @@ std::string stem::readWholeFile(const fs::path &path, uint64_t limit) {
            formatBytes(static_cast<double>(limit)));
   };
   checkSize(size);
-  std::string text;
-  // The size may be wrong: the file grows, or it is one of the system's.
+  // One more, so that a file of this size ends without another allocation. The
+  // size may be wrong: the file grows, or it is one of the system's.
+  std::string text(std::max<size_t>(size + 1, 4096), '\0');
   for (size_t done = 0;;) {
-    text.resize(std::max<size_t>({text.size(), done + 4096, size + 1}));
+    if (done == text.size())
+      text.resize(done + done / 2);
     const ssize_t count =
         ::read(file.get(), text.data() + done, text.size() - done);
     if (count < 0 && errno == EINTR)
@@ -75,14 +77,11 @@ std::string stem::readWholeFile(const fs::path &path, uint64_t limit) {
 void stem::replaceFile(const fs::path &path, std::string_view text) {
   int number = -1;
   const UnfinishedPath unfinished([&] {
-    std::string pattern = path.string() + ".tmp-XXXXXX";
-    number = ::mkostemp(pattern.data(), O_CLOEXEC);
-    if (number < 0)
-      fail("cannot write {}: {}", path.string(), std::strerror(errno));
-    return fs::path(pattern);
+    fs::path created;
+    number = createTemporary(path, created);
+    return created;
   });
   const FileDescriptor file(number);
-  ::fchmod(number, 0644);
   while (!text.empty()) {
     const ssize_t count = ::write(number, text.data(), text.size());
     if (count < 0 && errno != EINTR)

@@ -7,8 +7,11 @@
 
 #include "stem/Support/UnfinishedPath.h"
 
+#include <fcntl.h>
 #include <mutex>
 #include <set>
+#include <sys/file.h>
+#include <unistd.h>
 
 using namespace stem;
 namespace fs = std::filesystem;
@@ -30,10 +33,15 @@ Registry &registry() {
 
 UnfinishedPath::UnfinishedPath(const std::function<fs::path()> &create) {
   const std::lock_guard lock(registry().mutex);
-  location = create();
-  // A later change of the working folder must not matter.
-  std::error_code ignored;
-  registry().paths.insert(fs::absolute(location, ignored));
+  const fs::path created = create();
+  std::error_code error;
+  location = fs::absolute(created, error);
+  if (error) // the working folder is gone
+    location = created;
+  registry().paths.insert(location);
+  descriptor = ::open(location.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  if (descriptor >= 0)
+    ::flock(descriptor, LOCK_EX | LOCK_NB);
 }
 
 UnfinishedPath::~UnfinishedPath() {
@@ -46,8 +54,11 @@ UnfinishedPath::~UnfinishedPath() {
 
 void UnfinishedPath::keep() {
   const std::lock_guard lock(registry().mutex);
-  std::error_code ignored;
-  registry().paths.erase(fs::absolute(location, ignored));
+  if (isKept)
+    return;
+  registry().paths.erase(location);
+  if (descriptor >= 0)
+    ::close(descriptor);
   isKept = true;
 }
 

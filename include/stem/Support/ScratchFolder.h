@@ -1,4 +1,4 @@
-//===- ScratchFolder.h - Folders of unfinished work -------------*- C++ -*-===//
+//===- ScratchFolder.h - Files and folders of unfinished work ---*- C++ -*-===//
 //
 // Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -17,7 +17,8 @@
 namespace stem {
 
 /// A new folder PREFIXxxxxxx with letters of its own, for this user alone. It
-/// goes with the object or the process, and all that is in it.
+/// goes with the object or the process, and all that is in it. Removes stale
+/// ones of the same prefix first.
 class ScratchFolder {
 public:
   /// Throws when `parent` does not take it.
@@ -39,11 +40,23 @@ private:
 /// The system's folder for temporary files.
 std::filesystem::path temporaryFolder();
 
-/// Removes what processes that were killed left in `parent`: files and folders
-/// named PREFIX and six letters or digits, in which nothing was written for a
-/// day. What cannot be removed is left.
+/// Removes what this user's killed processes left in `parent`: files and
+/// folders named PREFIX and six letters or digits, in which nothing was written
+/// for a day and which no process locks. What cannot be examined or removed is
+/// left.
 void removeStale(const std::filesystem::path &parent,
                  const std::string &prefix);
+
+/// ".NAME.tmp-": what the unfinished forms of `path` beside it begin with.
+std::string temporaryPrefix(const std::filesystem::path &path);
+
+/// Creates a new file beside `path`, named temporaryPrefix() and six letters or
+/// digits; gives its descriptor. Removes stale ones first.
+int createTemporary(const std::filesystem::path &path,
+                    std::filesystem::path &temporary);
+
+/// The same for a folder; gives its path.
+std::filesystem::path createTemporaryFolder(const std::filesystem::path &path);
 
 } // namespace stem
 

@@ -14,7 +14,8 @@
 namespace stem {
 
 /// A file or folder of unfinished work. It is removed with the object, and by
-/// the signals that end the process once cleanUpOnSignals() was called.
+/// the signals that end the process once cleanUpOnSignals() was called. Until
+/// then it is locked, where its file system can: removeStale() leaves it.
 class UnfinishedPath {
 public:
   /// `create` makes it and says where. No signal falls in between.
@@ -23,6 +24,7 @@ public:
   UnfinishedPath &operator=(const UnfinishedPath &) = delete;
   ~UnfinishedPath();
 
+  /// Absolute, so that a later change of the working folder does not matter.
   const std::filesystem::path &path() const { return location; }
 
   /// It stays, or lies elsewhere by now.
@@ -30,6 +32,7 @@ public:
 
 private:
   std::filesystem::path location;
+  int descriptor = -1; ///< holds the lock
   bool isKept = false;
 };
 
