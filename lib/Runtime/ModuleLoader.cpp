@@ -8,12 +8,13 @@
 #include "stem/Runtime/Context.h"
 #include "stem/Runtime/Module.h"
 #include "stem/Support/Error.h"
+#include "stem/Support/Files.h"
 
-#include <cerrno>
+#include <algorithm>
 #include <cstring>
 #include <dlfcn.h>
 #include <elf.h>
-#include <fstream>
+#include <unistd.h>
 #include <utility>
 #include <vector>
 
@@ -21,27 +22,31 @@ using namespace stem;
 
 namespace {
 
+/// To open a pipe would wait for a writer.
+int openModule(const std::string &path, uint64_t &size) {
+  try {
+    return openRegularFile(path, size);
+  } catch (const Error &error) {
+    fail("cannot open the compiled module {}", error.what());
+  }
+}
+
 /// dlopen maps a file by its program headers without comparing them with the
 /// file's size: code of a truncated file would fault. Look first.
 void checkWhole(const std::string &path) {
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  if (!file)
-    fail("cannot open the compiled module '{}': {}", path,
-         std::strerror(errno));
-  uint64_t size = static_cast<uint64_t>(file.tellg());
+  uint64_t size;
+  const FileDescriptor file(openModule(path, size));
   Elf64_Ehdr header = {};
-  file.seekg(0);
-  if (!file.read(reinterpret_cast<char *>(&header), sizeof(header)) ||
+  if (::pread(file.get(), &header, sizeof(header), 0) != sizeof(header) ||
       std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
       header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_type != ET_DYN ||
       header.e_phentsize != sizeof(Elf64_Phdr))
     fail("'{}' is not a compiled module: it is no 64-bit shared object", path);
   std::vector<Elf64_Phdr> segments(header.e_phnum);
-  file.seekg(static_cast<std::streamoff>(
-      std::min<uint64_t>(header.e_phoff, INT64_MAX)));
-  bool whole = static_cast<bool>(file.read(
-      reinterpret_cast<char *>(segments.data()),
-      static_cast<std::streamsize>(segments.size() * sizeof(Elf64_Phdr))));
+  const auto bytes = static_cast<ssize_t>(segments.size() * sizeof(Elf64_Phdr));
+  bool whole = ::pread(file.get(), segments.data(), static_cast<size_t>(bytes),
+                       static_cast<off_t>(std::min<uint64_t>(
+                           header.e_phoff, INT64_MAX))) == bytes;
   for (const Elf64_Phdr &segment : segments)
     whole &=
         segment.p_offset <= size && segment.p_filesz <= size - segment.p_offset;

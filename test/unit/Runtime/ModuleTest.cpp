@@ -10,6 +10,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <sys/stat.h>
 #include <unistd.h>
 
 using namespace stem;
@@ -91,8 +92,8 @@ TEST(Module, ArenaBytesAreChecked) {
 
 TEST(Module, SaysWhatIsWrong) {
   expectContains(loadError("/nowhere/module.so"),
-                 "cannot open the compiled module '/nowhere/module.so': No "
-                 "such file or directory");
+                 "cannot open the compiled module /nowhere/module.so: cannot "
+                 "open: No such file or directory");
   expectContains(loadError(modulePath("OtherAbi")),
                  "is of another version of Stem: it does not speak ABI "
                  "version 2; compile it again");
@@ -116,7 +117,8 @@ TEST(Module, RefusesTornFiles) {
                    "it is no 64-bit shared object");
   for (size_t size : {size_t(64), size_t(100), size_t(800)})
     expectContains(loadError(TemporaryFile(bytes.substr(0, size)).path),
-                   "is truncated: it has " + std::to_string(size) + " bytes");
+                   "is truncated: it has " + std::to_string(size) +
+                       " bytes but its segments reach further");
   expectContains(loadError(TemporaryFile(std::string(5000, 'x')).path),
                  "it is no 64-bit shared object");
   // Whole by its headers, but nothing that the loader can use.
@@ -124,6 +126,14 @@ TEST(Module, RefusesTornFiles) {
   broken.replace(16 + 2, 2, std::string("\x03\x00", 2)); // another machine
   expectContains(loadError(TemporaryFile(broken).path),
                  "cannot load the compiled module");
+}
+
+TEST(Module, APipeIsRefusedAtOnce) {
+  const TemporaryFile pipe("");
+  std::filesystem::remove(pipe.path);
+  ASSERT_EQ(::mkfifo(pipe.path.c_str(), 0600), 0);
+  expectContains(loadError(pipe.path), "cannot open the compiled module " +
+                                           pipe.path + ": not a regular file");
 }
 
 } // namespace
