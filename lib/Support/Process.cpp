@@ -80,10 +80,10 @@ void onSignal(int signal, siginfo_t *info, void *) {
 }
 
 [[noreturn]] void endBySignal(const Event &event,
-                              const std::function<void()> &alsoClean) {
+                              const std::function<void(int)> &alsoClean) {
   removeUnfinished();
   if (alsoClean)
-    alsoClean();
+    alsoClean(event.signal);
   if (event.signal != SIGBUS)
     ::_exit(128 + event.signal);
   const std::string file = fileAt(event.address);
@@ -106,7 +106,7 @@ void onSignal(int signal, siginfo_t *info, void *) {
   ::_exit(1);
 }
 
-void startCleaner(std::function<void()> alsoClean) {
+void startCleaner(std::function<void(int)> alsoClean) {
   sigset_t all, before;
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -136,7 +136,7 @@ void stem::openStandardDescriptors() {
       ::_exit(1);
 }
 
-void stem::cleanUpOnSignals(std::function<void()> alsoClean) {
+void stem::cleanUpOnSignals(std::function<void(int)> alsoClean) {
   std::signal(SIGXFSZ, SIG_IGN);
   if (::pipe2(eventPipe, O_CLOEXEC) != 0)
     fail("cannot make a pipe: {}", std::strerror(errno));

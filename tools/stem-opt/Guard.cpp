@@ -41,12 +41,14 @@ static void composeCrashMessage(StringRef input) {
                      .str();
 }
 
-static void reportCrash(void *) {
+void stem::endWithCrashMessage() {
   ssize_t written =
       ::write(STDERR_FILENO, crashMessage.data(), crashMessage.size());
   (void)written;
   ::_exit(EXIT_FAILURE);
 }
+
+static void reportCrash(void *) { stem::endWithCrashMessage(); }
 
 static void reportFatalError(void *, const char *reason, bool) {
   errs() << StringRef(crashMessage).rtrim() << ": " << reason << "\n";
@@ -149,7 +151,10 @@ static std::unique_ptr<MemoryBuffer> readFile(StringRef path) {
   if (!sys::fs::is_regular_file(status))
     return refuse(path, "is not a regular file; pipe to the file name '-' what "
                         "does not come from one");
-  auto buffer = MemoryBuffer::getFile(path);
+  // Volatile is not mapped: a file may shrink while it is read.
+  auto buffer = MemoryBuffer::getFile(path, /*IsText=*/false,
+                                      /*RequiresNullTerminator=*/true,
+                                      /*IsVolatile=*/true);
   if (!buffer)
     return refuse(path,
                   "cannot open input file: " + buffer.getError().message());

@@ -19,6 +19,9 @@ namespace stem {
 /// of `tool` and exit code 1. Comes first in main.
 void guardAgainstCrashes(const char *tool);
 
+/// How the process ends in a crash that LLVM's handlers do not see.
+[[noreturn]] void endWithCrashMessage();
+
 /// Reads IR from a regular file, or from standard input for "-". Reports what
 /// is neither, and what the recursive parser could not take: brackets that are
 /// nested too deep. Null then.

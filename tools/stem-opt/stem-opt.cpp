@@ -22,6 +22,8 @@
 #include "llvm/Support/Signals.h"
 #include "llvm/Support/ToolOutputFile.h"
 
+#include <csignal>
+
 using namespace mlir;
 using namespace stem;
 
@@ -163,7 +165,11 @@ int main(int argc, char **argv) {
   openStandardDescriptors();
   llvm::InitLLVM init(argc, argv);
   // After LLVM's own handlers, which know the output file.
-  cleanUpOnSignals(llvm::sys::RunInterruptHandlers);
+  cleanUpOnSignals([](int signal) {
+    llvm::sys::RunInterruptHandlers();
+    if (signal == SIGBUS)
+      endWithCrashMessage();
+  });
   stem::registerPasses();
   DialectRegistry registry;
   stem::registerDialects(registry);

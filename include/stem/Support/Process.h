@@ -22,12 +22,12 @@ namespace stem {
 /// an error. First thing in a main.
 void openStandardDescriptors();
 
-/// SIGINT, SIGTERM and SIGHUP remove what is unfinished, call `alsoClean` and
-/// end the process with 128 + their number. A mapped file that shrinks while it
-/// is read (SIGBUS) ends it with a message and 1. A file beyond the limit of
-/// sizes (SIGXFSZ) becomes an error of the write. Once, in a main, before other
-/// threads are there.
-void cleanUpOnSignals(std::function<void()> alsoClean = {});
+/// SIGINT, SIGTERM and SIGHUP remove what is unfinished, call `alsoClean` with
+/// their number and end the process with 128 + that. A mapped file that shrinks
+/// while it is read (SIGBUS) ends it with a message and 1. A file beyond the
+/// limit of sizes (SIGXFSZ) becomes an error of the write. Once, in a main,
+/// before other threads are there.
+void cleanUpOnSignals(std::function<void(int)> alsoClean = {});
 
 /// The file that is mapped at `start`, for the message of SIGBUS.
 void nameMapping(const void *start, size_t size,

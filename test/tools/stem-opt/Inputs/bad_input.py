@@ -10,6 +10,7 @@ signal, takes too long, or takes what it should not.
 
 import os
 import random
+import signal
 import subprocess
 import sys
 
@@ -78,6 +79,54 @@ elements = write("elements.mlir", "%x = arith.constant 0 : i8\n"
                  "%0 = tensor.from_elements %x : "
                  "tensor<9223372036854775807xi8>\n")
 refused("abort", ["stem-opt", elements])
+
+
+
+def start_until(ready, command):
+    """A process of which `ready` holds, or which has ended."""
+    process = subprocess.Popen(command, stdin=subprocess.PIPE,
+                               stdout=subprocess.DEVNULL,
+                               stderr=subprocess.PIPE)
+    while process.poll() is None and not ready(f"/proc/{process.pid}"):
+        pass
+    return process
+
+
+def ends_well(name, process, wanted):
+    message = process.communicate(timeout=120)[1].decode()
+    verdict = "" if process.returncode in wanted else \
+        f"FAILED ({process.returncode}): "
+    print(f"{verdict}{name}: {message[:500]}", flush=True)
+
+
+def catches_bus_errors(process):
+    with open(f"{process}/status") as file:
+        caught, = (int(line.split()[1], 16) for line in file
+                   if line.startswith("SigCgt:"))
+    return caught >> (signal.SIGBUS - 1) & 1
+
+
+process = start_until(catches_bus_errors, ["stem-opt", "-"])
+process.send_signal(signal.SIGBUS)
+ends_well("bus error", process, {1})
+
+shrinking = write("shrinking.mlir", "// A comment of a line.\n" * 4_000_000)
+
+
+def is_reading(process):
+    with open(f"{process}/maps") as file:
+        if shrinking in file.read():
+            return True
+    try:
+        return any(os.readlink(f"{process}/fd/{name}") == shrinking
+                   for name in os.listdir(f"{process}/fd"))
+    except OSError:
+        return False  # closed in between
+
+
+process = start_until(is_reading, ["stem-opt", shrinking])
+os.truncate(shrinking, 4096)
+ends_well("shrinking file", process, {0, 1})
 
 message = b"[" * 1_000_000
 refused("language server", ["stem-lsp-server"], input=(
