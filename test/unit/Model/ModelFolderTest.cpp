@@ -214,7 +214,7 @@ TEST(ModelFolder, saysWhyTheMarkerDoesNotCount) {
         std::pair("[]", "stem_provenance.json"),
         std::pair(R"({"made_by":"me"})", "does not say that Stem made"),
         std::pair(R"({"made_by":3})", "does not say that Stem made"),
-        std::pair(R"({"made_by":"stem"})", "no list \"files\"")}) {
+        std::pair(R"({"made_by":"stem"})", "has no list \"files\"")}) {
     writeText(marker, text);
     const std::string message =
         errorOf([&] { ModelFolderWriter(out, {.force = true}); });
@@ -226,6 +226,21 @@ TEST(ModelFolder, saysWhyTheMarkerDoesNotCount) {
   fs::permissions(marker, fs::perms(0));
   EXPECT_ERROR(ModelFolderWriter(out, {.force = true}), "cannot open",
                "Permission denied");
+}
+
+TEST(ModelFolder, doesNotReplaceWhatAppears) {
+  const TemporaryFolder folder;
+  const fs::path out = folder / "out";
+  {
+    ModelFolderWriter writer(out);
+    writer.start();
+    fs::create_directory(out);
+    writeText(out / "notes", "mine");
+    EXPECT_ERROR(writer.finish(), out.string(),
+                 "came into being while this ran", "choose another name");
+  }
+  EXPECT_EQ(readText(out / "notes"), "mine");
+  EXPECT_EQ(folder.entryCount(), 1u);
 }
 
 TEST(ModelFolder, refusesUnusableNames) {

@@ -7,10 +7,10 @@
 
 #include "stem/Support/ScratchFolder.h"
 #include "TestFiles.h"
-#include "stem/Model/ModelFolder.h"
-#include "stem/Model/Safetensors.h"
+#include "stem/Support/Files.h"
 
 #include <chrono>
+#include <cstdlib>
 #include <set>
 
 using namespace stem;
@@ -80,36 +80,77 @@ TEST(ScratchFolder, StaleWorkIsRemoved) {
   removeStale("/no/such", "p-");
 }
 
-/// What a killed writer left of the same file or folder goes with the next.
-TEST(ScratchFolder, WritersRemoveTheirOwn) {
+TEST(ScratchFolder, StaysWhileInUse) {
   TemporaryFolder parent;
-  const auto at = [&](const char *name) { return parent.path() / name; };
-  for (const char *name :
-       {".a.safetensors.tmp-abc123", ".b.safetensors.tmp-abc123"}) {
-    write(at(name));
-    makeOld(at(name), 25);
-  }
-  fs::create_directory(at(".model.tmp-abc123"));
-  makeOld(at(".model.tmp-abc123"), 25);
-  SafetensorsWriter(at("a.safetensors"), {}).finish();
-  ModelFolderWriter folder(at("model"));
-  folder.start();
-  folder.finish();
-  EXPECT_EQ(namesIn(parent.path()),
-            (std::set<std::string>{".b.safetensors.tmp-abc123", "a.safetensors",
-                                   "model"}));
+  const auto work = std::make_unique<ScratchFolder>(parent.path(), "p-");
+  makeOld(work->path(), 25);
+  removeStale(parent.path(), "p-");
+  EXPECT_TRUE(fs::exists(work->path()));
+  const fs::path path = work->path();
+  work->keep(); // and from then on it is like one of a killed process
+  ScratchFolder next(parent.path(), "p-");
+  EXPECT_FALSE(fs::exists(path));
 }
 
-TEST(ScratchFolder, WritersTakeNamesOfTheirOwn) {
+/// One that cannot be examined whole may be in use.
+TEST(ScratchFolder, UnreadableWorkStays) {
+  if (::geteuid() == 0)
+    GTEST_SKIP() << "root may read everything";
   TemporaryFolder parent;
-  const fs::path path = parent.path() / "a.safetensors";
-  {
-    SafetensorsWriter one(path, {}), two(path, {});
-    EXPECT_EQ(namesIn(parent.path()).size(), 2u);
-    for (const std::string &name : namesIn(parent.path()))
-      EXPECT_EQ(name.size(), std::string(".a.safetensors.tmp-abc123").size());
+  const fs::path work = parent / "p-abc123", closed = work / "closed";
+  fs::create_directories(closed);
+  write(closed / "written");
+  fs::permissions(closed, fs::perms::none);
+  makeOld(closed, 25);
+  makeOld(work, 25);
+  removeStale(parent.path(), "p-");
+  fs::permissions(closed, fs::perms::owner_all);
+  EXPECT_TRUE(fs::exists(closed / "written"));
+}
+
+/// A link that leads nowhere has no time that could be asked for.
+TEST(ScratchFolder, LinksInsideDoNotCount) {
+  TemporaryFolder parent;
+  const fs::path work = parent / "p-abc123";
+  fs::create_directory(work);
+  fs::create_symlink("/no/such", work / "link");
+  makeOld(work, 25);
+  removeStale(parent.path(), "p-");
+  EXPECT_FALSE(fs::exists(work));
+}
+
+TEST(ScratchFolder, ReplaceFileRemovesItsOwn) {
+  TemporaryFolder parent;
+  for (const char *name : {".file.tmp-abc123", ".other.tmp-abc123"}) {
+    write(parent / name);
+    makeOld(parent / name, 25);
   }
-  EXPECT_EQ(namesIn(parent.path()), std::set<std::string>());
+  replaceFile(parent / "file", "x");
+  EXPECT_EQ(namesIn(parent.path()),
+            (std::set<std::string>{".other.tmp-abc123", "file"}));
+}
+
+TEST(ScratchFolder, SaysThatThereIsNoTemporaryFolder) {
+  const TemporaryFolder parent;
+  const char *before = std::getenv("TMPDIR");
+  const std::string value = before ? before : "";
+  ::setenv("TMPDIR", (parent / "none").c_str(), 1);
+  EXPECT_ERROR(temporaryFolder(), "there is no folder for temporary files",
+               "set TMPDIR to one");
+  before ? ::setenv("TMPDIR", value.c_str(), 1) : ::unsetenv("TMPDIR");
+}
+
+/// The working folder may be another one when the work ends.
+TEST(UnfinishedPath, MeansTheSamePlaceLater) {
+  const TemporaryFolder first, second;
+  const fs::path before = fs::current_path();
+  fs::current_path(first.path());
+  {
+    const ScratchFolder work(".", "work-");
+    fs::current_path(second.path());
+  }
+  fs::current_path(before);
+  EXPECT_EQ(first.entryCount(), 0u);
 }
 
 } // namespace

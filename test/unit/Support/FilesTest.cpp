@@ -10,6 +10,7 @@
 #include "TestFiles.h"
 #include "stem/Support/Format.h"
 
+#include <algorithm>
 #include <csignal>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -25,7 +26,10 @@ TEST(Files, readsWholeFiles) {
   for (const size_t size : {0, 1, 4095, 4096, 4097, 100000}) {
     const std::string text(size, 'x');
     writeText(folder / "file", text);
-    EXPECT_EQ(readWholeFile(folder / "file", size), text);
+    const std::string read = readWholeFile(folder / "file", size);
+    EXPECT_EQ(read, text);
+    // The end is found without a larger buffer.
+    EXPECT_LE(read.capacity(), std::max<size_t>(size + 1, 4096));
     if (size > 0)
       EXPECT_ERROR(readWholeFile(folder / "file", size - 1), "file", "at most");
   }
@@ -55,6 +59,11 @@ TEST(Files, replacesWholeFiles) {
   replaceFile(folder / "file", "one");
   replaceFile(folder / "file", "two");
   EXPECT_EQ(readText(folder / "file"), "two");
+  const mode_t mask = ::umask(027);
+  replaceFile(folder / "file", "two");
+  ::umask(mask);
+  EXPECT_EQ(static_cast<unsigned>(fs::status(folder / "file").permissions()),
+            0640u);
   // A write that fails leaves the file as it was, and nothing beside it.
   rlimit before;
   ::getrlimit(RLIMIT_FSIZE, &before);
