@@ -59,9 +59,10 @@ int64_t LowRankFit::bytes(int64_t ffn, int64_t hidden) {
 }
 
 int64_t LowRankFit::solutionBytes(int64_t ffn, int64_t hidden) {
-  // The factors, the eigenproblem's matrix and its vectors.
+  // The factors, the eigenproblem's matrix, its vectors and these turned round.
   int64_t square = matrixBytes(hidden, hidden), sum = 0;
-  for (int64_t part : {matrixBytes(ffn, hidden), square, square, square})
+  for (int64_t part :
+       {matrixBytes(ffn, hidden), square, square, square, square})
     if (__builtin_add_overflow(sum, part, &sum))
       fail("a low-rank fit of {} x {} has no size", ffn, hidden);
   return sum;
@@ -107,6 +108,25 @@ void LowRankFit::solve(std::span<const float> downNorms, double strength) {
          name);
   sums.finish();
   checkFinite(name, "h hᵀ and h rᵀ", sums.gram(), sums.cross(), hidden, ffn);
+  const std::vector<double> weights = weightsOf(downNorms);
+  SpdFactor factor(sums.gram(), hidden);
+  if (!factor.factor(strength))
+    fail("{}: the sum of h hᵀ over {} positions ({} dimensions, mean of the "
+         "diagonal {:g}) with a strength of {:g} is not positive definite: "
+         "calibrate on more text or choose a larger strength",
+         name, positions(), hidden, factor.meanDiagonal(), strength);
+  left = Arena(matrixBytes(ffn, hidden), "the factors of a low-rank fit");
+  right = Arena(matrixBytes(hidden, hidden), "the factors of a low-rank fit");
+  whiten(factor);
+  rotate(weights);
+  forColumns(context, hidden, [&](int64_t first, int64_t count) {
+    factor.solveUpper(elements(right) + first * hidden, count);
+  });
+}
+
+/// w_i = E[g_i²] · ‖W_down[:, i]‖².
+std::vector<double>
+LowRankFit::weightsOf(std::span<const float> downNorms) const {
   std::vector<double> weights(ffn);
   for (int64_t c = 0; c < ffn; ++c) {
     double square = (gateSquares[c] + blockSquares[c]) / double(positions());
@@ -117,16 +137,11 @@ void LowRankFit::solve(std::span<const float> downNorms, double strength) {
            "this layer dense",
            name, c);
   }
-  SpdFactor factor(sums.gram(), hidden);
-  if (!factor.factor(strength))
-    fail("{}: the sum of h hᵀ over {} positions ({} dimensions, mean of the "
-         "diagonal {:g}) with a strength of {:g} is not positive definite: "
-         "calibrate on more text or choose a larger strength",
-         name, positions(), hidden, factor.meanDiagonal(), strength);
+  return weights;
+}
 
-  // Column i of `whitened` is L⁻¹ E[i, :]ᵀ; later Vᵀ of that.
-  left = Arena(matrixBytes(ffn, hidden), "the factors of a low-rank fit");
-  right = Arena(matrixBytes(hidden, hidden), "the factors of a low-rank fit");
+/// Column i of `left` becomes L⁻¹ E[i, :]ᵀ.
+void LowRankFit::whiten(const SpdFactor &factor) {
   Eigen::Map<Eigen::MatrixXd> whitened(elements(left), hidden, ffn);
   forColumns(context, ffn, [&](int64_t first, int64_t count) {
     for (int64_t i = 0; i < hidden; ++i)
@@ -134,6 +149,11 @@ void LowRankFit::solve(std::span<const float> downNorms, double strength) {
         whitened(i, c) = sums.cross()[i * ffn + c];
     factor.solveLower(&whitened(0, first), count);
   });
+}
+
+/// Column i of `left` becomes Vᵀ of itself, and `right` V.
+void LowRankFit::rotate(std::span<const double> weights) {
+  Eigen::Map<Eigen::MatrixXd> whitened(elements(left), hidden, ffn);
   Eigen::Map<const Eigen::VectorXd> w(weights.data(), ffn);
   Eigen::MatrixXd covariance(hidden, hidden);
   forColumns(context, hidden, [&](int64_t first, int64_t count) {
@@ -158,9 +178,6 @@ void LowRankFit::solve(std::span<const float> downNorms, double strength) {
     whitened.middleCols(first, count) = product;
   });
   std::copy_n(vectors.data(), hidden * hidden, elements(right));
-  forColumns(context, hidden, [&](int64_t first, int64_t count) {
-    factor.solveUpper(elements(right) + first * hidden, count);
-  });
 }
 
 void LowRankFit::factors(int64_t rank, float *a, float *b) const {

@@ -35,6 +35,8 @@
 
 namespace stem {
 
+class SpdFactor;
+
 /// The same bits for any pieces of the stream and any number of threads, see
 /// GramSums; Σ g² is summed in the same blocks.
 class LowRankFit {
@@ -68,6 +70,9 @@ public:
 
 private:
   void addGates(const float *gate, int64_t count);
+  std::vector<double> weightsOf(std::span<const float> downNorms) const;
+  void whiten(const SpdFactor &factor);
+  void rotate(std::span<const double> weights);
 
   stem_context *context;
   int64_t ffn, hidden;
