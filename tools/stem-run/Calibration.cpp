@@ -13,6 +13,7 @@
 
 #include "stem/Calibration/NormalEquations.h"
 #include "stem/Support/Format.h"
+#include "stem/Support/Process.h"
 
 #include <algorithm>
 #include <charconv>
@@ -22,6 +23,14 @@
 using namespace stem;
 
 namespace {
+
+CalibrationArguments fittingWindow(CalibrationArguments arguments,
+                                   const ModelConfig &config) {
+  const int64_t own = static_cast<int64_t>(config.maxPositions);
+  if (own > 0)
+    arguments.window = std::min(arguments.window, own);
+  return arguments;
+}
 
 CalibrationText readTexts(const Checkpoint &checkpoint,
                           const CalibrationArguments &arguments) {
@@ -73,9 +82,10 @@ std::optional<uint64_t> stem::parseAutoLayers(const std::string &choice,
 
 Calibration::Calibration(const Checkpoint &checkpoint,
                          const CalibrationArguments &arguments)
-    : checkpoint(checkpoint), arguments(arguments),
-      text(readTexts(checkpoint, arguments)),
-      runner(checkpoint, runnerOptions(arguments)),
+    : checkpoint(checkpoint),
+      arguments(fittingWindow(arguments, checkpoint.config())),
+      text(readTexts(checkpoint, this->arguments)),
+      runner(checkpoint, runnerOptions(this->arguments)),
       calibrator(checkpoint, runner, text, CalibrationOptions()) {
   printPlan();
 }
@@ -93,11 +103,10 @@ void Calibration::printPlan() const {
   const auto bytes = [](int64_t count) {
     return formatBytes(static_cast<double>(count));
   };
-  fmt::print(stderr,
-             "calibration: {} tokens to fit, {} to choose, {} to check, {} "
-             "different ids; hidden states {}, statistics of a layer {}\n",
-             text.fit.tokens, text.choose.tokens, text.check.tokens, rows,
-             bytes(states), bytes(statistics));
+  printStderr("calibration: {} tokens to fit, {} to choose, {} to check, {} "
+              "different ids; hidden states {}, statistics of a layer {}\n",
+              text.fit.tokens, text.choose.tokens, text.check.tokens, rows,
+              bytes(states), bytes(statistics));
 }
 
 std::vector<uint64_t> Calibration::cheapestLayers(uint64_t count) {

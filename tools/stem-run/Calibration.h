@@ -22,7 +22,7 @@ namespace stem {
 struct CalibrationArguments {
   std::vector<std::filesystem::path> texts;
   int64_t tokens = 50000;
-  int64_t window = 512;
+  int64_t window = 512; ///< no longer than the model's own context
   EngineOptions engine;
 };
 
@@ -51,7 +51,7 @@ private:
   double coverage() const;
 
   const Checkpoint &checkpoint;
-  const CalibrationArguments &arguments;
+  const CalibrationArguments arguments;
   CalibrationText text;
   LayerRunner runner;
   Calibrator calibrator;
