@@ -9,6 +9,7 @@
 #define STEM_LIB_RUNTIME_CONTEXTIMPL_H
 
 #include "stem-c/Runtime.h"
+#include "stem/Runtime/Tensor.h"
 
 #include <exception>
 #include <fmt/format.h>
@@ -68,22 +69,6 @@ inline stem_status checkStructSize(stem_context *context, const char *name,
                 "struct_size to sizeof({}) and build with this runtime's "
                 "header",
                 name, seen, wanted, name);
-}
-
-/// Bytes of one element; 0 for a type that holds no numbers.
-inline int64_t elementBytes(int32_t dtype) {
-  switch (dtype) {
-  case STEM_F32:
-  case STEM_I32:
-    return 4;
-  case STEM_BF16:
-  case STEM_F16:
-    return 2;
-  case STEM_I8:
-    return 1;
-  default:
-    return 0;
-  }
 }
 
 } // namespace stem

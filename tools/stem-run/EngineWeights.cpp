@@ -19,14 +19,17 @@ namespace {
 
 constexpr int64_t kAlignment = 64;
 
-int64_t elementBytes(int32_t dtype) {
+/// The type in a checkpoint; other types of the runtime are no weight's.
+DType weightType(int32_t dtype) {
   switch (dtype) {
   case STEM_F32:
-  case STEM_I32:
-    return 4;
+    return DType::F32;
   case STEM_BF16:
+    return DType::BF16;
   case STEM_F16:
-    return 2;
+    return DType::F16;
+  case STEM_I32:
+    return DType::I32;
   default:
     fail("a module asks for a weight of type {}, which is no weight's", dtype);
   }
@@ -41,7 +44,7 @@ int64_t elementBytes(int32_t dtype) {
 
 int64_t plainBytes(const char *key, int32_t dtype,
                    std::span<const int64_t> sizes) {
-  int64_t bytes = elementBytes(dtype);
+  int64_t bytes = static_cast<int64_t>(dtypeBlockBytes(weightType(dtype)));
   for (int64_t size : sizes)
     if (size < 0 || __builtin_mul_overflow(bytes, size, &bytes))
       refuseSize(key, "has no size in bytes");
@@ -92,9 +95,15 @@ void loadPacked(const TensorSource &source, const TensorInfo &info,
   source.release(info.name);
 }
 
-/// Reads rows as they are laid out, converted to `dtype`.
+/// Reads rows as they are laid out, converted to `dtype`: from any type to f32
+/// and bf16, to others from themselves.
 void loadPlain(const TensorSource &source, const TensorInfo &info,
                int32_t dtype, std::byte *target, stem_context *context) {
+  const DType wanted = weightType(dtype);
+  if (wanted != DType::F32 && wanted != DType::BF16 && wanted != info.dtype)
+    fail("tensor \"{}\" has elements of type {}, but the compiled module takes "
+         "{}; compile it again (--no-compile-cache)",
+         info.name, dtypeName(info.dtype), dtypeName(wanted));
   int64_t rows = info.rows(), rowElements = info.rowElements();
   int64_t step = rowsPerTask(rowElements);
   int64_t rowBytes = rowElements * elementBytes(dtype);

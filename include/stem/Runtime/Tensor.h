@@ -14,6 +14,22 @@
 
 namespace stem {
 
+/// Bytes of one element; 0 for a type that holds no numbers.
+inline int64_t elementBytes(int32_t dtype) {
+  switch (dtype) {
+  case STEM_F32:
+  case STEM_I32:
+    return 4;
+  case STEM_BF16:
+  case STEM_F16:
+    return 2;
+  case STEM_I8:
+    return 1;
+  default:
+    return 0;
+  }
+}
+
 /// Elements in row-major order, one after the other; `rank` is at most
 /// STEM_MAX_RANK.
 inline stem_tensor denseTensor(void *data, int32_t dtype, const int64_t *sizes,
