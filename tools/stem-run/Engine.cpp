@@ -7,17 +7,12 @@
 
 #include "Engine.h"
 
+#include "EngineMemory.h"
 #include "EngineWeights.h"
+#include "EntryRunner.h"
 
-#include "stem/Graph/ModelGraph.h"
-#include "stem/Runtime/Arena.h"
-#include "stem/Runtime/Context.h"
-#include "stem/Runtime/KVCache.h"
-#include "stem/Runtime/Module.h"
-#include "stem/Runtime/Tensor.h"
 #include "stem/Support/Error.h"
 #include "stem/Support/Format.h"
-#include "stem/Target/HostCompiler.h"
 
 #include "mlir/IR/MLIRContext.h"
 
@@ -44,9 +39,6 @@ struct StoreDeleter {
   void operator()(stem_table_store *store) const {
     stem_table_store_destroy(store);
   }
-};
-struct CacheDeleter {
-  void operator()(stem_kv_cache *cache) const { stem_kv_destroy(cache); }
 };
 
 /// Positions of the key-value cache that a step takes. They are reserved before
@@ -141,17 +133,14 @@ std::string describePlan(const MemoryPlan &plan) {
 
 } // namespace
 
-struct Engine::Impl {
+struct Engine::Impl : EntryRunner {
   Impl(const Checkpoint &checkpoint, const EngineOptions &options)
-      : config(checkpoint.config()), options(options),
-        name(checkpoint.path().string()) {}
+      : EntryRunner(checkpoint, options) {}
 
-  void chooseTypes();
-  void compile(const Checkpoint &checkpoint);
+  void compileModel(const Checkpoint &checkpoint);
   void plan();
-  void checkFits() const;
   void allocate(const Checkpoint &checkpoint);
-  stem_kv_options cacheOptions() const;
+  stem_kv_options modelCache() const;
   Step newStep() const { return {context.get(), cache.get()}; }
   void run(const stem_entry &entry, Step &step, float *output,
            int64_t outputColumns);
@@ -164,29 +153,17 @@ struct Engine::Impl {
   void truncate(int32_t sequence, int64_t newLength);
   class Scorer;
 
-  ModelConfig config;
-  EngineOptions options;
-  std::string name;
-  EngineReport report;
-  ContextPtr context;
-  std::unique_ptr<Module> module;
   std::unique_ptr<EngineWeights> weights;
   std::unique_ptr<stem_table_store, StoreDeleter> store;
-  std::unique_ptr<stem_kv_cache, CacheDeleter> cache;
   std::vector<int64_t> windows;
   const stem_entry *prefill = nullptr;
   const stem_entry *decode = nullptr;
   const stem_entry *score = nullptr;
-  Arena arena;
   std::vector<float> logits;
 };
 
 int64_t MemoryPlan::total() const {
-  int64_t sum = 0;
-  for (int64_t part : {weights, tables, arena, cache})
-    if (__builtin_add_overflow(sum, part, &sum))
-      return INT64_MAX;
-  return sum;
+  return sumOfBytes({weights, tables, arena, cache});
 }
 
 //===----------------------------------------------------------------------===//
@@ -210,69 +187,24 @@ ComputeType stem::chooseComputeType(const ModelConfig &config,
                                   dtypeName(own))};
 }
 
-void Engine::Impl::chooseTypes() {
-  context = createContext(options.threads, options.maxIsa);
-  report.threads = stem_context_threads(context.get());
-  stem_isa isa = stem_context_isa(context.get());
-  report.isa = isaName(isa);
-  ComputeType type = chooseComputeType(config, options.dtype, isa);
-  report.dtype = type.dtype;
-  report.dtypeNote = type.note;
+void Engine::Impl::compileModel(const Checkpoint &checkpoint) {
+  compile([&](mlir::MLIRContext &mlirContext, const GraphOptions &graph) {
+    return buildModelGraph(mlirContext, config, checkpoint.weights(),
+                           checkpoint.tensors(), graph);
+  });
+  prefill = &entry("prefill");
+  decode = &entry("decode");
+  score = &entry("score");
 }
 
-void Engine::Impl::compile(const Checkpoint &checkpoint) {
-  auto start = std::chrono::steady_clock::now();
-  mlir::DialectRegistry registry;
-  registerHostCompiler(registry);
-  mlir::MLIRContext mlirContext(registry,
-                                mlir::MLIRContext::Threading::DISABLED);
-  GraphOptions graph;
-  graph.compute = report.dtype;
-  mlir::OwningOpRef<mlir::ModuleOp> ir = buildModelGraph(
-      mlirContext, config, checkpoint.weights(), checkpoint.tensors(), graph);
-  HostCompileOptions compile;
-  compile.target = hostTarget(stem_context_isa(context.get()));
-  compile.cacheDirectory = options.cacheDirectory;
-  compile.useCache = options.useCache;
-  compile.dumpDirectory = options.dumpDirectory;
-  HostCompileResult result = compileForHost(*ir, compile);
-  module = std::make_unique<Module>(result.path.string(), context.get());
-  auto find = [&](const char *entry) {
-    const stem_entry *found = module->find(entry);
-    if (!found)
-      fail("{}: the compiled module has no entry '{}'", result.path.string(),
-           entry);
-    return found;
-  };
-  prefill = find("prefill");
-  decode = find("decode");
-  score = find("score");
-  report.cacheHit = result.cacheHit;
-  report.compileSeconds = secondsSince(start);
-}
-
-stem_kv_options Engine::Impl::cacheOptions() const {
-  stem_kv_options kv = {};
-  kv.struct_size = sizeof(kv);
-  kv.layers = static_cast<int64_t>(config.layerCount());
-  kv.heads = static_cast<int64_t>(config.kvHeads);
-  kv.head_dim = static_cast<int64_t>(config.headDim);
-  kv.max_positions = options.maxPositions;
-  kv.max_sequences = options.maxSequences;
-  kv.dtype = report.dtype == DType::BF16 ? STEM_BF16 : STEM_F32;
+stem_kv_options Engine::Impl::modelCache() const {
+  stem_kv_options kv = cacheOptions(static_cast<int64_t>(config.layerCount()));
   kv.windows = windows.data();
   kv.max_append = std::min(options.maxStepTokens, options.maxPositions);
   return kv;
 }
 
 void Engine::Impl::plan() {
-  int64_t own = static_cast<int64_t>(config.maxPositions);
-  if (options.maxPositions == 0)
-    options.maxPositions = own > 0 ? own : 2048;
-  if (own > 0 && options.maxPositions > own)
-    fail("{}: {} positions were asked for, but the model has "
-         "max_position_embeddings {}",
-         name, options.maxPositions, own);
   options.maxStepTokens =
       roundUp(std::min(options.maxStepTokens, options.maxPositions), kTile);
   for (const LayerConfig &layer : config.layers)
@@ -287,27 +219,14 @@ void Engine::Impl::plan() {
                 arenaBytes(*score, options.maxStepTokens, 0, report.threads),
                 arenaBytes(*decode, options.maxSequences, options.maxSequences,
                            report.threads)});
-  int64_t sequenceBytes = kvSequenceBytes(cacheOptions(), options.maxPositions);
-  if (__builtin_mul_overflow(options.maxSequences, sequenceBytes,
-                             &report.plan.cache))
-    fail("{}: a key-value cache of {} sequences of {} bytes has no size", name,
-         options.maxSequences, sequenceBytes);
+  report.plan.cache = cacheBytes(modelCache());
+  const std::string text = describePlan(report.plan);
   if (options.onPlan)
-    options.onPlan(describePlan(report.plan));
-  checkFits();
-}
-
-/// Memory is given out before it is there: too much of it ends the process
-/// later, without a word.
-void Engine::Impl::checkFits() const {
-  int64_t available = memoryStatus().available;
-  if (available < 0 || report.plan.total() <= available)
-    return;
-  fail("{}: {}, but {} are available; --dtype=bf16 halves the weights and the "
-       "cache of f32, a shorter context (--ctx, -n) or fewer prompts make the "
-       "cache smaller",
-       name, describePlan(report.plan),
-       formatBytes(static_cast<double>(available)));
+    options.onPlan(text);
+  requireMemory(report.plan.total(), fmt::format("{}: {}", name, text),
+                "--dtype=bf16 halves the weights and the cache of f32, a "
+                "shorter context (--ctx, -n) or fewer prompts make the cache "
+                "smaller");
 }
 
 void Engine::Impl::allocate(const Checkpoint &checkpoint) {
@@ -319,18 +238,14 @@ void Engine::Impl::allocate(const Checkpoint &checkpoint) {
                 stem_table_store_create(context.get(), &newStore));
   store.reset(newStore);
   weights->openTables(context.get(), store.get());
-  stem_kv_options kv = cacheOptions();
-  stem_kv_cache *newCache = nullptr;
-  throwIfFailed(context.get(), stem_kv_create(context.get(), &kv, &newCache));
-  cache.reset(newCache);
+  makeCache(modelCache());
   arena = Arena(report.plan.arena, "the arena of a step");
 }
 
 std::unique_ptr<Engine> Engine::create(const Checkpoint &checkpoint,
                                        const EngineOptions &options) {
   auto impl = std::make_unique<Impl>(checkpoint, options);
-  impl->chooseTypes();
-  impl->compile(checkpoint);
+  impl->compileModel(checkpoint);
   impl->plan();
   impl->allocate(checkpoint);
   return std::unique_ptr<Engine>(new Engine(std::move(impl)));
@@ -384,38 +299,21 @@ void Engine::Impl::run(const stem_entry &entry, Step &step, float *output,
   int64_t outputRows = outputColumns > 0
                            ? static_cast<int64_t>(step.outputRows.size())
                            : step.tokens();
-  int64_t needed = arenaBytes(
-      entry, step.tokens(), outputColumns > 0 ? outputRows : 0, report.threads);
-  if (needed > arena.size())
-    arena = Arena(needed, "the arena of a step");
-  std::vector<stem_tensor> arguments;
-  for (int64_t i = 0; i < entry.argument_count; ++i) {
-    const stem_argument &argument = entry.arguments[i];
+  auto argument = [&](const stem_argument &argument) {
     switch (argument.kind) {
     case STEM_ARG_PARAM:
-      arguments.push_back(weights->tensor(entry, argument));
-      break;
+      return weights->tensor(entry, argument);
     case STEM_ARG_STORE:
-      arguments.push_back(handleTensor(store.get()));
-      break;
-    case STEM_ARG_CACHE:
-      arguments.push_back(handleTensor(cache.get()));
-      break;
+      return handleTensor(store.get());
     case STEM_ARG_OUTPUT:
-      arguments.push_back(
-          outputColumns > 0
-              ? denseTensor(output, STEM_F32, {outputRows, outputColumns})
-              : denseTensor(output, STEM_F32, {outputRows}));
-      break;
+      return outputColumns > 0
+                 ? denseTensor(output, STEM_F32, {outputRows, outputColumns})
+                 : denseTensor(output, STEM_F32, {outputRows});
     default:
-      arguments.push_back(
-          vectorTensor(step.input(entry.texts + argument.name)));
+      return vectorTensor(step.input(entry.texts + argument.name));
     }
-  }
-  throwIfFailed(context.get(),
-                entry.function(context.get(), arguments.data(),
-                               static_cast<int64_t>(arguments.size()),
-                               arena.data(), arena.size()));
+  };
+  call(entry, step.tokens(), outputColumns > 0 ? outputRows : 0, argument);
   step.finish();
 }
 

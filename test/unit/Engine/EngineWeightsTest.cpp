@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "EngineWeights.h"
+#include "EngineMemory.h"
 #include "EngineTestSupport.h"
 
 using namespace stem;
@@ -101,9 +102,34 @@ TEST(EngineWeights, RefusesOtherShapesThanTheCheckpoints) {
   EXPECT_ERROR(load(layOut({}, {wrong})), wrong.key, "takes 7600");
 }
 
+/// F16 and I32 are read as they are, so they must be that in the checkpoint.
+TEST(EngineWeights, RefusesOtherTypesThanTheCheckpoints) {
+  const Checkpoint checkpoint = Checkpoint::open(goldenFolder("stem_llama"));
+  const ContextPtr context = createContext(1);
+  const auto load = [&](EngineWeights weights) {
+    weights.load(checkpoint.tensors(), context.get());
+  };
+  const char *norm = "model.norm.weight"; // F32
+  load(layOut({param(norm, {32}, false, STEM_BF16)}));
+  for (const auto &[dtype, name] :
+       {std::pair(STEM_F16, "F16"), std::pair(STEM_I32, "I32")})
+    EXPECT_ERROR(load(layOut({param(norm, {32}, false, dtype)})), norm,
+                 "type F32", std::string("takes ") + name, "compile it again");
+  stem_table_info halves = table(96, 80);
+  halves.key = "model.layers.1.mlp.up_table.weight";
+  halves.dtype = STEM_F16;
+  EXPECT_ERROR(load(layOut({}, {halves})), halves.key, "type F32", "takes F16");
+}
+
 TEST(MemoryPlan, SumStopsAtTheLargestNumber) {
   EXPECT_EQ((MemoryPlan{1, 2, 3, 4}.total()), 10);
   EXPECT_EQ((MemoryPlan{INT64_MAX, 1, 0, 0}.total()), INT64_MAX);
+}
+
+TEST(MemoryPlan, MoreThanThereIsIsRefused) {
+  requireMemory(1, "the plan", "take less");
+  EXPECT_ERROR(requireMemory(INT64_MAX, "a: weights 9.2 EB", "take less"),
+               "a: weights 9.2 EB, but ", "are available; take less");
 }
 
 } // namespace

@@ -153,12 +153,65 @@ TEST_P(LayerRunnerTest, DownCanBeReplaced) {
   EXPECT_TRUE(sameBits(product(1), before, kHidden));
 }
 
+/// A wrong one changes nothing.
+TEST_P(LayerRunnerTest, DownOfAnotherSizeIsRefused) {
+  LayerRunner runner(checkpoint, runnerOptions(128));
+  const std::vector<float> z(static_cast<size_t>(kTile * kWide), 1.0f);
+  const auto product = [&] {
+    std::vector<float> out(static_cast<size_t>(kTile * kHidden));
+    runner.product(1, z.data(), kTile, out.data());
+    return out;
+  };
+  const std::vector<float> before = product(), wrong(kHidden * kWide - 1);
+  EXPECT_ERROR(runner.replaceDown(1, wrong), "layers.1.mlp.down_proj.weight",
+               "2559 elements", "32 x 80");
+  EXPECT_TRUE(sameBits(product(), before, kHidden));
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, LayerRunnerTest,
                          testing::Values("llama_gqa", "mistral_sliding",
                                          "qwen2_qkv_bias", "qwen3_qk_norm"),
                          [](const auto &test) {
                            return std::string(test.param);
                          });
+
+TEST(LayerRunnerOptions, PositionsAreTheModelsUnlessAsked) {
+  const Checkpoint checkpoint = Checkpoint::open(goldenFolder("llama_gqa"));
+  EngineOptions options = runnerOptions(256);
+  options.maxPositions = 0;
+  options.maxSequences = 1;
+  LayerRunner runner(checkpoint, options);
+  const TokenStream stream = makeStream(someWindows(1, 256, 3), 256);
+  EXPECT_EQ(lossesOf(runner, stream).size(), 256u);
+  options.maxPositions = 257;
+  EXPECT_ERROR(LayerRunner(checkpoint, options), "llama_gqa", "257 positions",
+               "max_position_embeddings 256");
+}
+
+TEST(LayerRunnerOptions, PhasesAreWritten) {
+  const Checkpoint checkpoint = Checkpoint::open(goldenFolder("llama_gqa"));
+  const TemporaryFolder folder;
+  EngineOptions options = runnerOptions(128);
+  options.dumpDirectory = folder.path() / "dump";
+  LayerRunner runner(checkpoint, options);
+  const std::string graph = readText(options.dumpDirectory / "00-import.mlir");
+  for (const char *entry : {"@embed", "@attention_", "@taps_", "@score"})
+    EXPECT_NE(graph.find(entry), std::string::npos) << entry;
+}
+
+/// Before it is read: each weight once, W_down with what replaces it.
+TEST(LayerRunnerOptions, MemoryIsKnown) {
+  const Checkpoint checkpoint = Checkpoint::open(goldenFolder("llama_gqa"));
+  LayerRunner runner(checkpoint, runnerOptions(256));
+  int64_t elements = 0;
+  for (const std::string &name : checkpoint.weights().names())
+    elements += static_cast<int64_t>(checkpoint.tensors().get(name).elements());
+  const MemoryPlan &plan = runner.report().plan;
+  EXPECT_GE(plan.weights, 4 * elements);
+  EXPECT_LE(plan.weights, 8 * elements); // panels are padded
+  EXPECT_GT(plan.arena, 0);
+  EXPECT_GT(plan.cache, 0);
+}
 
 TEST(LayerRunnerErrors, StemModelIsRefused) {
   const Checkpoint stem = Checkpoint::open(goldenFolder("stem_llama"));
