@@ -251,6 +251,7 @@ class BadInputTest(ModelTest):
         weights = os.path.join(model, "model.safetensors")
         link = self.path("link")
         os.symlink(weights, link)
+        os.mkdir(os.path.join(model, "folder"))
         mine = self.write("mine", "mine")
         for out, parts, force in [
                 (mine, ["exists already", "--force"], []),
@@ -260,6 +261,7 @@ class BadInputTest(ModelTest):
                 (weights, ["in the model"], ["--force"]),
                 (link, ["the model's file"], ["--force"]),
                 (os.path.join(model, "new"), ["in the model"], []),
+                (os.path.join(model, "folder", "new"), ["in the model"], []),
                 (self.folder, ["not a regular file"], ["--force"])]:
             with self.subTest(out=out):
                 self.assert_fails(["logits-out" if force and out != self.folder

@@ -103,7 +103,7 @@ void checkLogitsOut(const EvalArguments &arguments) {
   if (isSame(arguments.inputIds))
     fail("--logits-out={}: is the file of --input-ids; choose another name",
          out.string());
-  if (isSame(arguments.model) || fs::equivalent(parent, arguments.model, error))
+  if (isSame(arguments.model) || liesWithin(out, arguments.model))
     fail("--logits-out={}: is or lies in the model {}, which must stay as it "
          "is; choose another place",
          out.string(), arguments.model.string());
