@@ -12,35 +12,18 @@ using namespace stem::test;
 
 namespace {
 
-class EngineErrorsTest : public testing::Test {
+class EngineErrorsTest : public ContinuingEngineTest {
 protected:
-  void SetUp() override {
-    options.dtype = DType::F32;
-    options.maxPositions = 100;
-    options.maxSequences = 2;
-    options.maxStepTokens = 64;
-    engine = makeEngine(goldenFolder("stem_llama"), options);
-    wanted = prefillAlone(*engine, ids);
-  }
+  EngineErrorsTest() : ContinuingEngineTest(100, 64, 80) {}
 
   /// `call` is refused with all parts in the message; nothing is appended, and
   /// what was there goes on as before.
   template <typename Call>
   void expectRefused(Call call, std::initializer_list<std::string> parts) {
-    prefillAlone(*engine, std::span(ids).first(10));
-    engine->truncate(1, 0);
+    start(10);
     EXPECT_TRUE(hasAll(errorOf(call), parts));
-    EXPECT_EQ(engine->length(0), 10);
-    EXPECT_EQ(engine->length(1), 0);
-    EXPECT_TRUE(
-        sameBits(prefillRows(*engine, 0, std::span(ids).subspan(10), 64),
-                 std::span(wanted).subspan(10 * kVocab)));
+    expectGoesOn(10);
   }
-
-  EngineOptions options;
-  std::unique_ptr<Engine> engine;
-  std::vector<int32_t> ids = someIds(80);
-  std::vector<float> wanted;
 };
 
 TEST_F(EngineErrorsTest, IdsOutOfRange) {

@@ -114,6 +114,43 @@ inline float largestDifference(std::span<const float> a,
   return largest;
 }
 
+/// A model with table layers and two sequences, of which sequence 0 goes on
+/// after a call that failed as if it had not been.
+class ContinuingEngineTest : public testing::Test {
+protected:
+  ContinuingEngineTest(int64_t maxPositions, int64_t maxStepTokens,
+                       size_t idCount)
+      : ids(someIds(idCount)) {
+    options.dtype = DType::F32;
+    options.maxPositions = maxPositions;
+    options.maxSequences = 2;
+    options.maxStepTokens = maxStepTokens;
+  }
+  void SetUp() override {
+    engine = makeEngine(goldenFolder("stem_llama"), options);
+    wanted = prefillAlone(*engine, ids);
+  }
+
+  void start(size_t count) {
+    engine->truncate(1, 0);
+    prefillAlone(*engine, std::span(ids).first(count));
+  }
+
+  /// Sequence 0 holds the first `count` ids and goes on as if nothing was.
+  void expectGoesOn(int64_t count) {
+    ASSERT_EQ(engine->length(0), count);
+    ASSERT_EQ(engine->length(1), 0);
+    EXPECT_TRUE(
+        sameBits(prefillRows(*engine, 0, std::span(ids).subspan(count), 64),
+                 std::span(wanted).subspan(count * kVocab)));
+  }
+
+  EngineOptions options;
+  std::unique_ptr<Engine> engine;
+  std::vector<int32_t> ids;
+  std::vector<float> wanted;
+};
+
 } // namespace stem::test
 
 #endif // STEM_TEST_UNIT_ENGINE_ENGINETESTSUPPORT_H

@@ -51,41 +51,15 @@ stem_status stem_table_prefetch(stem_context *context, stem_table_store *store,
 
 namespace {
 
-class FailedStepTest : public testing::Test {
+class FailedStepTest : public ContinuingEngineTest {
 protected:
-  void SetUp() override {
-    options.dtype = DType::F32;
-    options.maxPositions = 200;
-    options.maxSequences = 2;
-    options.maxStepTokens = 128;
-    engine = makeEngine(goldenFolder("stem_llama"), options);
-    wanted = prefillAlone(*engine, ids);
-  }
+  FailedStepTest() : ContinuingEngineTest(200, 128, 100) {}
   void TearDown() override { reservesLeft = plansLeft = -1; }
 
   template <typename Call> void expectFailure(Call call) {
     EXPECT_THROW(call(), Error);
     reservesLeft = plansLeft = -1;
   }
-
-  /// Sequence 0 holds the first `count` ids and goes on as if nothing was.
-  void expectGoesOn(int64_t count) {
-    ASSERT_EQ(engine->length(0), count);
-    ASSERT_EQ(engine->length(1), 0);
-    EXPECT_TRUE(
-        sameBits(prefillRows(*engine, 0, std::span(ids).subspan(count), 64),
-                 std::span(wanted).subspan(count * kVocab)));
-  }
-
-  void start(size_t count) {
-    engine->truncate(1, 0);
-    prefillAlone(*engine, std::span(ids).first(count));
-  }
-
-  EngineOptions options;
-  std::unique_ptr<Engine> engine;
-  std::vector<int32_t> ids = someIds(100);
-  std::vector<float> wanted;
 };
 
 TEST_F(FailedStepTest, PrefillThatCannotGrow) {
