@@ -1,5 +1,4 @@
-//===- CalibrationGraph.cpp - The parts of a model that calibration runs
-//---===//
+//===- CalibrationGraph.cpp - The parts that calibration runs -------------===//
 //
 // Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
