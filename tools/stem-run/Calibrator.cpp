@@ -7,12 +7,15 @@
 
 #include "Calibrator.h"
 
+#include "EngineMemory.h"
+
 #include "stem/Calibration/NormalEquations.h"
 #include "stem/Support/Error.h"
 
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
+#include <numeric>
 
 using namespace stem;
 
@@ -82,12 +85,17 @@ public:
     fit.prior(features.data(), static_cast<int64_t>(count), out);
     auto begin =
         std::lower_bound(ids.begin(), ids.end(), static_cast<int32_t>(first));
-    for (auto it = begin;
-         it != ids.end() && static_cast<uint64_t>(*it) < first + count; ++it) {
-      int32_t row = static_cast<int32_t>(it - ids.begin());
-      fit.rows({&row, 1}, out + (static_cast<uint64_t>(*it) - first) *
-                                    static_cast<uint64_t>(fit.columns()));
-    }
+    auto end =
+        std::lower_bound(begin, ids.end(), static_cast<int32_t>(first + count));
+    std::vector<int32_t> seen(static_cast<size_t>(end - begin));
+    std::iota(seen.begin(), seen.end(),
+              static_cast<int32_t>(begin - ids.begin()));
+    const size_t width = static_cast<size_t>(fit.columns());
+    fitted.resize(seen.size() * width);
+    fit.rows(seen, fitted.data());
+    for (size_t i = 0; i < seen.size(); ++i)
+      std::copy_n(fitted.data() + i * width, width,
+                  out + (static_cast<uint64_t>(begin[i]) - first) * width);
   }
 
 private:
@@ -95,7 +103,7 @@ private:
   const NormedEmbeddings &embeddings;
   std::span<const int32_t> ids;
   int64_t hidden;
-  std::vector<float> features;
+  std::vector<float> features, fitted;
 };
 
 } // namespace
@@ -104,6 +112,7 @@ struct Calibrator::Impl {
   Impl(const Checkpoint &checkpoint, LayerRunner &runner,
        const CalibrationText &text, const CalibrationOptions &options);
 
+  void readEmbeddings();
   uint64_t layerCount() const { return checkpoint.config().layerCount(); }
   void embed(Part &part);
   void attention(Part &part, uint64_t layer);
@@ -128,6 +137,8 @@ struct Calibrator::Impl {
   const CalibrationText &text;
   CalibrationOptions options;
   int64_t d, f;
+  /// Of the text's ids, as they are in the model.
+  Arena embeddings;
   /// Of one step: hidden states and targets, and what the taps give.
   std::vector<float> hidden, target, gate, up, gated, error;
 };
@@ -137,11 +148,28 @@ Calibrator::Impl::Impl(const Checkpoint &checkpoint, LayerRunner &runner,
                        const CalibrationOptions &options)
     : checkpoint(checkpoint), runner(runner), text(text), options(options),
       d(static_cast<int64_t>(checkpoint.config().hiddenSize)),
-      f(static_cast<int64_t>(checkpoint.config().intermediateSize)) {
+      f(static_cast<int64_t>(checkpoint.config().intermediateSize)),
+      embeddings(static_cast<int64_t>(text.rowIds.size()) * d *
+                     int64_t(sizeof(float)),
+                 "the embeddings of the text's ids") {
+  readEmbeddings();
   for (std::vector<float> *buffer : {&hidden, &target})
     buffer->resize(static_cast<size_t>(runner.maxStepTokens() * d));
   for (std::vector<float> *buffer : {&gate, &up, &gated, &error})
     buffer->resize(static_cast<size_t>(runner.maxStepTokens() * f));
+}
+
+void Calibrator::Impl::readEmbeddings() {
+  const std::string &name = checkpoint.weights().embedding;
+  float *out = static_cast<float *>(embeddings.data());
+  const std::vector<int32_t> &ids = text.rowIds;
+  for (size_t begin = 0, end; begin < ids.size(); begin = end) {
+    for (end = begin + 1; end < ids.size() && ids[end] == ids[end - 1] + 1;)
+      ++end;
+    checkpoint.tensors().readF32(name, static_cast<uint64_t>(ids[begin]),
+                                 end - begin, out + begin * d);
+  }
+  checkpoint.tensors().release(name);
 }
 
 //===----------------------------------------------------------------------===//
@@ -208,11 +236,11 @@ RowStatistics Calibrator::Impl::statistics(Part &part, uint64_t layer) {
 }
 
 RowFit Calibrator::Impl::fitRows(Part &part, uint64_t layer) {
-  NormedEmbeddings embeddings(checkpoint, layer);
+  NormedEmbeddings norm(checkpoint, layer);
   auto read = [&](int64_t first, int64_t count, float *out) {
-    for (int64_t i = 0; i < count; ++i)
-      embeddings.read(static_cast<uint64_t>(text.rowIds[first + i]), 1,
-                      out + i * d);
+    std::copy_n(static_cast<float *>(embeddings.data()) + first * d, count * d,
+                out);
+    norm.normalize(out, static_cast<uint64_t>(count));
   };
   return RowFit::perId(statistics(part, layer), d, read);
 }
@@ -358,6 +386,8 @@ void Calibrator::Impl::convertLayer(
   runner.replaceDown(layer, down);
   for (Part *part : parts)
     propagate(rows, *part, layer, /*leaveOneOut=*/part == &fit);
+  // No pass comes back to this layer.
+  runner.restoreDown(layer);
   NormedEmbeddings embeddings(checkpoint, layer);
   CalibratedRows table(rows, embeddings, text.rowIds, d);
   onLayer({figures, table, down});
@@ -373,6 +403,36 @@ Calibrator::Calibrator(const Checkpoint &checkpoint, LayerRunner &runner,
     : impl(std::make_unique<Impl>(checkpoint, runner, text, options)) {}
 
 Calibrator::~Calibrator() = default;
+
+int64_t CalibrationMemory::total() const {
+  return sumOfBytes({weights, states, statistics, refit, steps});
+}
+
+CalibrationMemory Calibrator::plan(const ModelConfig &config,
+                                   const LayerRunner &runner,
+                                   const CalibrationText &text) {
+  const int64_t number = sizeof(float);
+  int64_t d = static_cast<int64_t>(config.hiddenSize);
+  int64_t f = static_cast<int64_t>(config.intermediateSize);
+  int64_t ids = static_cast<int64_t>(text.rowIds.size());
+  int64_t fit = text.fit.places(), choose = text.choose.places();
+  const MemoryPlan &runs = runner.report().plan;
+  CalibrationMemory memory;
+  memory.weights = runs.weights;
+  // `choose` is there twice while sensitivities are measured, `check` later.
+  memory.states =
+      (fit + choose + std::max(choose, text.check.places())) * d * number;
+  memory.statistics = sumOfBytes(
+      {RowFit::bytes(ids, f, d), RowFit::fitBytes(f, d), ids * d * number});
+  // Products and targets of `choose`; the best update, the one that is tried,
+  // W_down with it, and the same packed.
+  memory.refit = sumOfBytes({NormalEquations::bytes(f, d),
+                             choose * (f + d) * number, 4 * d * f * number});
+  memory.steps =
+      sumOfBytes({runs.arena, runs.cache,
+                  runner.maxStepTokens() * (2 * d + 4 * f) * number});
+  return memory;
+}
 
 Calibrator::Sensitivities
 Calibrator::measureSensitivities(const std::function<void(double)> &done) {

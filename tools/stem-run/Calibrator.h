@@ -45,6 +45,17 @@ struct ConvertedLayer {
   std::span<const float> down; ///< the new W_down, d x F
 };
 
+/// Bytes by purpose, known before they are allocated; the most that is held at
+/// once.
+struct CalibrationMemory {
+  int64_t weights = 0;
+  int64_t states = 0;     ///< hidden states of all parts
+  int64_t statistics = 0; ///< of the layer in work, and the ids' embeddings
+  int64_t refit = 0;      ///< of its W_down
+  int64_t steps = 0;
+  int64_t total() const; ///< INT64_MAX where the sum is beyond it
+};
+
 /// Converts layers of a dense model one after the other, each on the hidden
 /// states that the converted ones below it give.
 class Calibrator {
@@ -52,6 +63,11 @@ public:
   Calibrator(const Checkpoint &checkpoint, LayerRunner &runner,
              const CalibrationText &text, const CalibrationOptions &options);
   ~Calibrator();
+
+  /// What a Calibrator will hold, the runner included.
+  static CalibrationMemory plan(const ModelConfig &config,
+                                const LayerRunner &runner,
+                                const CalibrationText &text);
 
   /// What each layer's conversion alone adds to the mean negative
   /// log-likelihood of `choose` (W_down as it is); dense in the end is `base`.

@@ -36,18 +36,21 @@ NormedEmbeddings::NormedEmbeddings(const Checkpoint &checkpoint, uint64_t layer)
 void NormedEmbeddings::read(uint64_t first, uint64_t count, float *out) const {
   source.readF32(embedding, first, count, out);
   source.release(embedding, first, count);
-  for (uint64_t row = 0; row < count && !weight.empty(); ++row)
-    normalize(out + row * width);
+  normalize(out, count);
 }
 
-void NormedEmbeddings::normalize(float *row) const {
-  double squares = 0;
-  for (uint64_t i = 0; i < width; ++i)
-    squares += double(row[i]) * row[i];
-  const float scale = static_cast<float>(
-      1 / std::sqrt(squares / static_cast<double>(width) + epsilon));
-  for (uint64_t i = 0; i < width; ++i)
-    row[i] *= scale * weight[i];
+void NormedEmbeddings::normalize(float *rows, uint64_t count) const {
+  if (weight.empty())
+    return;
+  for (float *row = rows; row < rows + count * width; row += width) {
+    double squares = 0;
+    for (uint64_t i = 0; i < width; ++i)
+      squares += double(row[i]) * row[i];
+    const float scale = static_cast<float>(
+        1 / std::sqrt(squares / static_cast<double>(width) + epsilon));
+    for (uint64_t i = 0; i < width; ++i)
+      row[i] *= scale * weight[i];
+  }
 }
 
 namespace {

@@ -34,10 +34,10 @@ public:
 
   /// Of the ids [first, first + count): [count, d].
   void read(uint64_t first, uint64_t count, float *out) const;
+  /// Embeddings as the model has them, [count, d], in place.
+  void normalize(float *rows, uint64_t count) const;
 
 private:
-  void normalize(float *row) const;
-
   const TensorSource &source;
   const std::string &embedding;
   uint64_t width;
