@@ -8,10 +8,10 @@
 #include "Calibration.h"
 
 #include "CommandLine.h"
+#include "EngineMemory.h"
 #include "Progress.h"
 #include "Tokenizing.h"
 
-#include "stem/Calibration/NormalEquations.h"
 #include "stem/Support/Format.h"
 #include "stem/Support/Process.h"
 
@@ -85,34 +85,43 @@ Calibration::Calibration(const Checkpoint &checkpoint,
     : checkpoint(checkpoint),
       arguments(fittingWindow(arguments, checkpoint.config())),
       text(readTexts(checkpoint, this->arguments)),
-      runner(checkpoint, runnerOptions(this->arguments)),
-      calibrator(checkpoint, runner, text, CalibrationOptions()) {
-  printPlan();
+      runner(checkpoint, runnerOptions(this->arguments)) {
+  if (!runner.report().dtypeNote.empty())
+    printNote(runner.report().dtypeNote);
+  checkPlan(Calibrator::plan(checkpoint.config(), runner, text));
+  calibrator = std::make_unique<Calibrator>(checkpoint, runner, text,
+                                            CalibrationOptions());
 }
 
-void Calibration::printPlan() const {
-  const ModelConfig &config = checkpoint.config();
-  int64_t d = static_cast<int64_t>(config.hiddenSize);
-  int64_t f = static_cast<int64_t>(config.intermediateSize);
-  int64_t rows = static_cast<int64_t>(text.rowIds.size());
-  int64_t places =
-      text.fit.places() + text.choose.places() + text.check.places();
-  int64_t states = places * d * int64_t(sizeof(float));
-  int64_t statistics = RowFit::bytes(rows, f, d) + RowFit::fitBytes(f, d) +
-                       NormalEquations::bytes(f, d);
+/// Prints what is about to be held, before it is.
+void Calibration::checkPlan(const CalibrationMemory &memory) const {
   const auto bytes = [](int64_t count) {
     return formatBytes(static_cast<double>(count));
   };
-  printStderr("calibration: {} tokens to fit, {} to choose, {} to check, {} "
-              "different ids; hidden states {}, statistics of a layer {}\n",
-              text.fit.tokens, text.choose.tokens, text.check.tokens, rows,
-              bytes(states), bytes(statistics));
+  const std::string plan = fmt::format(
+      "hidden states {}, statistics of a layer {}, refit of its W_down {}, "
+      "weights {}, steps {}; {} in all",
+      bytes(memory.states), bytes(memory.statistics), bytes(memory.refit),
+      bytes(memory.weights), bytes(memory.steps), bytes(memory.total()));
+  printStderr("calibration: {} tokens to fit, {} to choose, {} to check, in "
+              "windows of {}{}, {} different ids; {}\n",
+              text.fit.tokens, text.choose.tokens, text.check.tokens,
+              arguments.window,
+              arguments.window == CalibrationArguments().window
+                  ? ""
+                  : " (the model's context)",
+              text.rowIds.size(), plan);
+  requireMemory(memory.total(),
+                fmt::format("{}: the calibration takes {}",
+                            checkpoint.path().string(), plan),
+                "fewer --calibrate-tokens make hidden states and statistics "
+                "smaller, --dtype=bf16 the weights");
 }
 
 std::vector<uint64_t> Calibration::cheapestLayers(uint64_t count) {
   const Stopwatch watch;
   Progress progress("sensitivities", 1);
-  sensitivities = calibrator.measureSensitivities(
+  sensitivities = calibrator->measureSensitivities(
       [&](double part) { progress.update(part); });
   sensitivitySeconds = watch.seconds();
   requireFiniteDense(sensitivities->base, checkpoint);
@@ -135,10 +144,10 @@ void Calibration::convert(
     const std::vector<uint64_t> &layers,
     const std::function<void(const ConvertedLayer &)> &onLayer) {
   const Stopwatch watch;
-  denseLoss = calibrator.denseLoss();
+  denseLoss = calibrator->denseLoss();
   requireFiniteDense(denseLoss, checkpoint);
   Progress progress("calibration", 1);
-  convertedLoss = calibrator.convert(
+  convertedLoss = calibrator->convert(
       layers,
       [&](const ConvertedLayer &layer) {
         figures.push_back(layer.figures);

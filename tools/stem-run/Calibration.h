@@ -47,14 +47,14 @@ public:
   void print() const;
 
 private:
-  void printPlan() const;
+  void checkPlan(const CalibrationMemory &memory) const;
   double coverage() const;
 
   const Checkpoint &checkpoint;
   const CalibrationArguments arguments;
   CalibrationText text;
   LayerRunner runner;
-  Calibrator calibrator;
+  std::unique_ptr<Calibrator> calibrator;
   std::optional<Calibrator::Sensitivities> sensitivities;
   std::vector<CalibratedLayer> figures;
   double denseLoss = 0, convertedLoss = 0;

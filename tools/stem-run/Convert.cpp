@@ -483,6 +483,43 @@ void checkCalibration(const ConvertArguments &arguments) {
                                  arguments.init.kind));
 }
 
+void addRowOptions(CLI::App &command, ConvertArguments &arguments) {
+  command
+      .add_option("--layers", arguments.layers,
+                  "auto:N (the N layers that cost least, measured; default: a "
+                  "third of them), 1/3 (layers 2, 5, 8, ...), 1/2 (1, 3, 5, "
+                  "...), all (all but the first), or a list like 2,5,8; "
+                  "counted from 0")
+      ->type_name("LAYERS");
+  command
+      .add_option("--init", arguments.init.kind,
+                  "What the rows are: calibrated (default), embedding, "
+                  "row-mean or xavier")
+      ->check(CLI::IsMember({"calibrated", "embedding", "row-mean", "xavier"}))
+      ->type_name("KIND");
+  command.add_option("--seed", arguments.init.seed, "For xavier (default: 0)")
+      ->check(wholeNumber(UINT64_MAX));
+  command
+      .add_option("--row-dtype", arguments.rowDType,
+                  "Type of the rows: keep (default: the model's own), f32, "
+                  "f16 or bf16")
+      ->check(CLI::IsMember({"keep", "f32", "f16", "bf16"}))
+      ->type_name("TYPE");
+}
+
+void addCalibrationOptions(CLI::App &command, CalibrationArguments &arguments) {
+  command
+      .add_option("--calibrate", arguments.texts,
+                  "A text to calibrate on, UTF-8; may be repeated")
+      ->allow_extra_args(false)
+      ->type_name("FILE");
+  // Sums of an id's positions are f32: beyond 2^24 a position adds nothing.
+  command
+      .add_option("--calibrate-tokens", arguments.tokens,
+                  "Tokens to take from the texts (default: 50000)")
+      ->check(CLI::Range(int64_t(8192), int64_t(10'000'000)));
+}
+
 } // namespace
 
 void stem::addConvertCommand(CLI::App &app) {
@@ -493,39 +530,13 @@ void stem::addConvertCommand(CLI::App &app) {
   command->add_option("SRC", arguments->source, "Hugging Face folder or GGUF")
       ->required();
   command->add_option("OUT", arguments->out, "The folder to make")->required();
-  command
-      ->add_option("--layers", arguments->layers,
-                   "auto:N (the N layers that cost least, measured; default: a "
-                   "third of them), 1/3 (layers 2, 5, 8, ...), 1/2 (1, 3, 5, "
-                   "...), all (all but the first), or a list like 2,5,8; "
-                   "counted from 0")
-      ->type_name("LAYERS");
-  command
-      ->add_option("--init", arguments->init.kind,
-                   "What the rows are: calibrated (default), embedding, "
-                   "row-mean or xavier")
-      ->check(CLI::IsMember({"calibrated", "embedding", "row-mean", "xavier"}))
-      ->type_name("KIND");
-  command
-      ->add_option("--calibrate", arguments->calibration.texts,
-                   "A text to calibrate on, UTF-8; may be repeated")
-      ->allow_extra_args(false)
-      ->type_name("FILE");
-  command
-      ->add_option("--calibrate-tokens", arguments->calibration.tokens,
-                   "Tokens to take from the texts (default: 50000)")
-      ->check(CLI::Range(int64_t(8192), int64_t(1) << 30));
-  command->add_option("--seed", arguments->init.seed, "For xavier (default: 0)")
-      ->check(wholeNumber(UINT64_MAX));
-  command
-      ->add_option("--row-dtype", arguments->rowDType,
-                   "Type of the rows: keep (default: the model's own), f32, "
-                   "f16 or bf16")
-      ->check(CLI::IsMember({"keep", "f32", "f16", "bf16"}))
-      ->type_name("TYPE");
+  addRowOptions(*command, *arguments);
+  addCalibrationOptions(*command, arguments->calibration);
   command
       ->add_option("--dump-ir", arguments->dumpDirectory,
-                   "Write the model's IR before and after into this folder")
+                   "Write the model's IR before and after into this folder, "
+                   "and the phases of the module that calibrates into "
+                   "DIR/calibration")
       ->type_name("DIR");
   command->add_flag("--force", arguments->force,
                     "Replace OUT if it is a folder that Stem made");
@@ -533,7 +544,10 @@ void stem::addConvertCommand(CLI::App &app) {
   addJsonOption(*command, arguments->json);
   command->callback([arguments] {
     checkCalibration(*arguments);
-    arguments->calibration.engine = engineOptions(arguments->compile);
+    EngineOptions &engine = arguments->calibration.engine;
+    engine = engineOptions(arguments->compile);
+    if (!arguments->dumpDirectory.empty())
+      engine.dumpDirectory = arguments->dumpDirectory / "calibration";
     Convert(*arguments).run();
   });
 }
