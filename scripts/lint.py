@@ -145,6 +145,13 @@ def silent_failure(path, lines):
                                   "notifyMatchFailure")
 
 
+@rule("lib/*.cpp", "lib/*.h", "include/*.h", "tools/*.cpp", "tools/*.h")
+def throwing_stderr(path, lines):
+    """A closed standard error must not end a command."""
+    return matching(lines, r"\bfmt::print(ln)?\(\s*(stderr|$)",
+                    "'{}' throws when it cannot write: call printStderr")
+
+
 @rule("lib/*.cpp", "lib/*.h", "include/*.h")
 def init_all(path, lines):
     return matching(lines, r"#include \"(mlir/InitAll|llvm/.*InitAll)\w*\.h\"",
@@ -308,6 +315,10 @@ EXAMPLES = [
     (pass_names, "include/a.td", "def A : Pass<\"fuse\", \"ModuleOp\">",
      "def A : Pass<\"stem-fuse\", \"ModuleOp\">"),
     (silent_failure, "lib/A.cpp", PATTERN % "!op", PATTERN % "failed(f())"),
+    (throwing_stderr, "tools/a/a.cpp", "fmt::print(stderr, \"a\");",
+     "fmt::print(\"a\");"),
+    (throwing_stderr, "lib/A.cpp", "fmt::println(\n    stderr, \"a\");",
+     "printStderr(\"a\");"),
     (init_all, "lib/A.cpp", "#include \"mlir/InitAllDialects.h\"",
      "#include \"mlir/IR/Builders.h\""),
     (no_mlir, "lib/Runtime/A.cpp", "#include \"llvm/ADT/Twine.h\"",
