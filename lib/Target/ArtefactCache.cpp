@@ -7,12 +7,17 @@
 
 #include "ArtefactCache.h"
 
+#include "stem/Support/Error.h"
+#include "stem/Support/Files.h"
+
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/SHA256.h"
 
 using namespace stem;
 namespace fs = std::filesystem;
+
+// A module has its code and few constants, no weights.
+static constexpr uint64_t kMaxModuleBytes = uint64_t{1} << 30;
 
 static std::string sha256(llvm::StringRef text) {
   llvm::SHA256 hash;
@@ -22,11 +27,11 @@ static std::string sha256(llvm::StringRef text) {
 }
 
 std::optional<std::string> stem::hashFile(const fs::path &path) {
-  auto buffer = llvm::MemoryBuffer::getFile(path.string(), /*IsText=*/false,
-                                            /*RequiresNullTerminator=*/false);
-  if (!buffer)
+  try {
+    return sha256(readWholeFile(path, kMaxModuleBytes));
+  } catch (const Error &) {
     return std::nullopt;
-  return sha256((*buffer)->getBuffer());
+  }
 }
 
 std::string stem::hashText(const std::string &text) { return sha256(text); }
@@ -49,13 +54,11 @@ std::optional<fs::path> ArtefactCache::find(const std::string &key) const {
 }
 
 std::unique_ptr<ScratchFolder> ArtefactCache::reserve() const {
-  const std::string prefix = "building-";
   std::error_code error;
   fs::create_directories(folder, error);
   if (error)
     return nullptr;
-  removeStale(folder, prefix);
-  return ScratchFolder::tryMake(folder, prefix);
+  return ScratchFolder::tryMake(folder, "building-");
 }
 
 std::optional<fs::path> ArtefactCache::commit(const std::string &key,

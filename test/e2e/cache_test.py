@@ -10,6 +10,7 @@ import os
 import resource
 import shutil
 import signal
+import struct
 import subprocess
 import unittest
 
@@ -97,6 +98,11 @@ class CacheTest(ModelTest):
         os.remove(entry)
         os.mkdir(entry)
         self.assertEqual(self.generate(cache), (self.wanted, False))
+        entry, = (os.path.join(cache, name) for name in os.listdir(cache))
+        os.remove(entry)
+        os.mkfifo(entry)
+        self.assertEqual(self.generate(cache), (self.wanted, False))
+        self.assertEqual(self.generate(cache), (self.wanted, True))
 
     def test_place_of_an_entry_is_taken(self):
         """The module is built elsewhere, and nothing else is left."""
@@ -135,7 +141,7 @@ class CacheTest(ModelTest):
 
     def test_another_library_makes_another_entry(self):
         """A changed library of the compiler or the runtime is another build,
-        whatever the program is."""
+        whatever the program is, and the same one elsewhere is not."""
         linked = subprocess.run(["ldd", shutil.which("stem-run")], check=True,
                                 capture_output=True, text=True).stdout
         library, = [line.split()[2] for line in linked.splitlines()
@@ -144,14 +150,30 @@ class CacheTest(ModelTest):
         copy = shutil.copy2(library, self.path("preloaded"))
         cache, _ = self.filled_copy()
         environment = {**os.environ, "LD_PRELOAD": copy}
-        for hit in False, True:
-            self.assertEqual(
-                self.finish(self.start(cache, env=environment)), hit)
+        os.utime(copy, (1e9, 1e9))
+        self.assertTrue(self.finish(self.start(cache, env=environment)))
+        # Another build id, in a file of the same size and time.
+        with open(copy, "rb") as file:
+            content = bytearray(file.read())
+        note = content.index(struct.pack("<III", 4, 20, 3) + b"GNU\0")
+        content[note + 16] ^= 1
+        os.remove(copy)
+        with open(copy, "wb") as file:
+            file.write(content)
         os.utime(copy, (1e9, 1e9))
         for hit in False, True:
             self.assertEqual(
                 self.finish(self.start(cache, env=environment)), hit)
-        self.assertEqual(len(os.listdir(cache)), 3)
+        # Without one, the time counts.
+        content[note + 8] ^= 1
+        with open(copy, "wb") as file:
+            file.write(content)
+        for time in 1e9, 1.1e9:
+            os.utime(copy, (time, time))
+            for hit in False, True:
+                self.assertEqual(
+                    self.finish(self.start(cache, env=environment)), hit)
+        self.assertEqual(len(os.listdir(cache)), 4)
 
     def test_processes_at_once(self):
         cache = self.path("cache")
