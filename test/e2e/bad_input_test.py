@@ -249,8 +249,9 @@ class BadInputTest(ModelTest):
     def test_logits_replace_nothing(self):
         ids, model = self.ids_file(), self.copy_model(source=self.golden)
         weights = os.path.join(model, "model.safetensors")
-        link = self.path("link")
+        link, hard_link = self.path("link"), self.path("hard-link")
         os.symlink(weights, link)
+        os.link(weights, hard_link)
         os.mkdir(os.path.join(model, "folder"))
         mine = self.write("mine", "mine")
         for out, parts, force in [
@@ -259,7 +260,8 @@ class BadInputTest(ModelTest):
                 (os.path.join(self.folder, ".", os.path.basename(ids)),
                  ["is the file of --input-ids"], ["--force"]),
                 (weights, ["in the model"], ["--force"]),
-                (link, ["the model's file"], ["--force"]),
+                (link, ["in the model"], ["--force"]),
+                (hard_link, ["the model's file"], ["--force"]),
                 (os.path.join(model, "new"), ["in the model"], []),
                 (os.path.join(model, "folder", "new"), ["in the model"], []),
                 (self.folder, ["not a regular file"], ["--force"])]:
