@@ -269,4 +269,25 @@ TEST(CalibratorExact, UpOfTheTokenAloneIsReproduced) {
   EXPECT_LT(error, 1e-4 * all);
 }
 
+/// The same ids: what is kept of them stays, hidden states grow.
+TEST(CalibratorPlan, CountsWhatIsHeld) {
+  Bench small(goldenFolder("llama_gqa"));
+  Windows more = fitWindows;
+  more.insert(more.end(), fitWindows.begin(), fitWindows.end());
+  Bench large(goldenFolder("llama_gqa"), more);
+  const auto plan = [](const Bench &bench) {
+    return Calibrator::plan(bench.checkpoint.config(), bench.runner,
+                            bench.text);
+  };
+  const CalibrationMemory a = plan(small), b = plan(large);
+  EXPECT_EQ(a.states, (28 + 3 + 3) * 128 * kHidden * 4);
+  EXPECT_EQ(b.states, (56 + 3 + 3) * 128 * kHidden * 4);
+  EXPECT_EQ(a.weights, small.runner.report().plan.weights);
+  EXPECT_EQ(a.statistics, b.statistics); // the same ids
+  EXPECT_GE(a.statistics, 3 * kSeen * kWide * 4);
+  EXPECT_GE(a.refit, 8 * kWide * (kWide + kHidden));
+  EXPECT_GE(a.steps, 1024 * (2 * kHidden + 4 * kWide) * 4);
+  EXPECT_EQ(a.total(), a.weights + a.states + a.statistics + a.refit + a.steps);
+}
+
 } // namespace
