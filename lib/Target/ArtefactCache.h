@@ -9,6 +9,7 @@
 #define STEM_LIB_TARGET_ARTEFACTCACHE_H
 
 #include "stem/Support/ScratchFolder.h"
+#include "stem/Target/Hash.h"
 
 #include <filesystem>
 #include <memory>
@@ -42,9 +43,6 @@ private:
 
 /// SHA-256 of a file's bytes in hex; none when it cannot be read.
 std::optional<std::string> hashFile(const std::filesystem::path &path);
-
-/// SHA-256 of a text in hex.
-std::string hashText(const std::string &text);
 
 } // namespace stem
 

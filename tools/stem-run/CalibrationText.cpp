@@ -11,9 +11,7 @@
 
 #include "stem/Graph/ModelGraph.h"
 #include "stem/Support/Error.h"
-
-#include "llvm/ADT/StringExtras.h"
-#include "llvm/Support/SHA256.h"
+#include "stem/Target/Hash.h"
 
 #include <algorithm>
 #include <map>
@@ -26,12 +24,6 @@ namespace {
 constexpr int64_t kTile = GraphOptions().tokenTile;
 /// Of so many windows one goes to `choose` and one to `check`.
 constexpr size_t kDeal = 16;
-
-std::string sha256(std::string_view text) {
-  llvm::SHA256 hash;
-  hash.update(llvm::StringRef(text));
-  return llvm::toHex(hash.final(), /*LowerCase=*/true);
-}
 
 using Ids = std::span<const int32_t>;
 
@@ -125,7 +117,7 @@ CalibrationText stem::readCalibrationText(const CalibrationTextOptions &options,
   for (size_t file = 0; file < files; ++file) {
     std::string path = options.files[file].string();
     std::string content = readText(path);
-    std::string hash = sha256(content);
+    std::string hash = hashText(content);
     for (const CalibrationSource &source : text.sources)
       if (source.sha256 == hash)
         fail("--calibrate={}: is the same text as {}; give it once", path,
