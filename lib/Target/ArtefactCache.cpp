@@ -19,22 +19,19 @@ namespace fs = std::filesystem;
 // A module has its code and few constants, no weights.
 static constexpr uint64_t kMaxModuleBytes = uint64_t{1} << 30;
 
-static std::string sha256(llvm::StringRef text) {
+std::string stem::hashText(const std::string &text) {
   llvm::SHA256 hash;
-  hash.update(text);
-  auto digest = hash.final();
-  return llvm::toHex(digest, /*LowerCase=*/true);
+  hash.update(llvm::StringRef(text));
+  return llvm::toHex(hash.final(), /*LowerCase=*/true);
 }
 
 std::optional<std::string> stem::hashFile(const fs::path &path) {
   try {
-    return sha256(readWholeFile(path, kMaxModuleBytes));
+    return hashText(readWholeFile(path, kMaxModuleBytes));
   } catch (const Error &) {
     return std::nullopt;
   }
 }
-
-std::string stem::hashText(const std::string &text) { return sha256(text); }
 
 std::optional<fs::path> ArtefactCache::find(const std::string &key) const {
   std::error_code error;
