@@ -31,6 +31,12 @@ static bool isFloatArithmetic(Operation &op) {
          isa<FloatType>(op.getResult(0).getType());
 }
 
+/// An index is a machine word.
+static int64_t elementBytes(Type type) {
+  return type.isIntOrFloat() ? llvm::divideCeil(type.getIntOrFloatBitWidth(), 8)
+                             : 8;
+}
+
 /// The body once for each point of the iteration space; operands are read
 /// once, except those from which the body picks elements itself.
 static OpCost linalgCost(linalg::LinalgOp op, int64_t tokens) {
@@ -42,9 +48,7 @@ static OpCost linalgCost(linalg::LinalgOp op, int64_t tokens) {
     if (isFloatArithmetic(inner))
       flops += points;
     if (isa<tensor::ExtractOp, memref::LoadOp>(inner))
-      bytes +=
-          points * llvm::divideCeil(
-                       inner.getResult(0).getType().getIntOrFloatBitWidth(), 8);
+      bytes += points * elementBytes(inner.getResult(0).getType());
   }
   for (OpOperand *input : op.getDpsInputOperands())
     bytes += countBytes(input->get().getType(), tokens);

@@ -78,6 +78,18 @@ func.func @linalg(%x: tensor<?x8xf32>, %w: tensor<8x16xf32>, %rows: tensor<100x1
   return %2 : tensor<?x16xf32>
 }
 
+// An index is 8 bytes, picked or read whole.
+// CHECK: @indices
+// CHECK: linalg.generic {{ *}}0 {{ *}}192
+func.func @indices(%x: tensor<8xindex>, %rows: tensor<100xindex>, %e: tensor<8xindex>) -> tensor<8xindex> {
+  %0 = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>], iterator_types = ["parallel"]} ins(%x : tensor<8xindex>) outs(%e : tensor<8xindex>) {
+  ^bb0(%in: index, %out: index):
+    %i = tensor.extract %rows[%in] : tensor<100xindex>
+    linalg.yield %i : index
+  } -> tensor<8xindex>
+  return %0 : tensor<8xindex>
+}
+
 // In a loop once for each round, parameters once; a tile that is not full costs
 // what a full one does. A loop with unknown bounds is one round.
 // CHECK: @loops

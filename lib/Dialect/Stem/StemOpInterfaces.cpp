@@ -125,9 +125,10 @@ static Count bytesOf(Type type, int64_t tokens) {
     element = packed.getElementType();
   else if (auto shaped = dyn_cast<ShapedType>(type))
     element = shaped.getElementType();
-  if (!element || !element.isIntOrFloat())
+  if (!element || !element.isIntOrIndexOrFloat())
     return 0;
-  Count bits = countElements(type, tokens) * element.getIntOrFloatBitWidth();
+  Count bits = countElements(type, tokens) *
+               (element.isIndex() ? 64 : element.getIntOrFloatBitWidth());
   return bits.isExact() ? Count(bits.get() / 8) : bits;
 }
 
