@@ -278,6 +278,21 @@ llvm::StringSet<> calledFunctions(ModuleOp module) {
   return names;
 }
 
+/// A called function takes its buffers otherwise than one that threads run.
+LogicalResult checkThreadBodies(ModuleOp module,
+                                const llvm::StringSet<> &called) {
+  bool failed = false;
+  module.walk([&](ParallelCallOp op) {
+    if (!called.contains(op.getCallee()))
+      return;
+    op.emitOpError() << "names '" << op.getCallee()
+                     << "', which func.call names too: give the threads a "
+                        "function of their own";
+    failed = true;
+  });
+  return failure(failed);
+}
+
 /// A layer is called once for each layer of the model; inlined, it would be
 /// compiled as often.
 void keepFunctionsApart(ModuleOp module, const llvm::StringSet<> &names) {
@@ -311,11 +326,8 @@ void dropStemAttributes(ModuleOp module) {
 }
 
 LogicalResult LowerToHostPass::lower(ModuleOp module) {
-  if (this->isa < STEM_ISA_NATIVE || this->isa > STEM_ISA_AVX512_BF16)
-    return module.emitError()
-           << "stem-isa is " << isa << ", expected " << STEM_ISA_NATIVE
-           << " to " << STEM_ISA_AVX512_BF16 << " (see stem_isa)";
-  if (failed(checkInput(module)))
+  llvm::StringSet<> called = calledFunctions(module);
+  if (failed(checkInput(module)) || failed(checkThreadBodies(module, called)))
     return failure();
   FailureOr<std::vector<HostEntry>> entries = collectEntries(module);
   if (failed(entries))
@@ -327,7 +339,6 @@ LogicalResult LowerToHostPass::lower(ModuleOp module) {
   converter.addConversion([=](PackedType) { return pointer; });
   converter.addConversion([=](KVCacheType) { return pointer; });
 
-  llvm::StringSet<> called = calledFunctions(module);
   dropStemAttributes(module);
   addContextArguments(module);
   for (HostEntry &entry : *entries)
