@@ -301,6 +301,17 @@ typedef enum stem_argument_rows {
   STEM_ROWS_OUTPUTS = 2
 } stem_argument_rows;
 
+/* What the elements of an i32 vector lie in. */
+typedef enum stem_argument_ids {
+  STEM_IDS_ANY = 0,
+  STEM_IDS_BOUNDED = 1, /* [0, id_bound) */
+  STEM_IDS_LABELS = 2,  /* the same, or STEM_NO_LABEL */
+  STEM_IDS_TOKENS = 3   /* [0, tokens of the step) */
+} stem_argument_ids;
+
+/* The label of a token that has none. */
+#define STEM_NO_LABEL (-100)
+
 typedef struct stem_argument {
   int64_t name;   /* offset into the entry's texts */
   int64_t key;    /* the same: checkpoint key of a parameter, else "" */
@@ -308,11 +319,15 @@ typedef struct stem_argument {
   int32_t dtype;  /* stem_dtype of the elements */
   int32_t packed; /* not 0: a stem_packed handle, sizes are K and N */
   int32_t rank;
-  int64_t sizes[STEM_MAX_RANK]; /* -1: dynamic */
+  /* -1: dynamic. Of a cache: its layers at least, then, or -1 where the entry
+     does not say, heads * head_dim and head_dim. */
+  int64_t sizes[STEM_MAX_RANK];
   int64_t
       strides[STEM_MAX_RANK]; /* -1: any; 0: the sizes behind it, multiplied */
-  int64_t id_bound;           /* not 0: i32 ids that lie in [0, id_bound) */
+  int64_t id_bound;           /* of ids that are bounded, and of labels */
   int32_t rows;               /* stem_argument_rows */
+  int32_t ids;                /* stem_argument_ids */
+  int32_t element;            /* of a cache: its stem_dtype, -1: any */
   int32_t reserved;
 } stem_argument;
 
@@ -338,12 +353,15 @@ typedef struct stem_entry {
   int64_t bytes_per_token;
   int64_t bytes_per_output;
   int64_t bytes_per_thread;
+  const stem_table_info *tables; /* of the store, if it is an argument */
+  int64_t table_count;
 } stem_entry;
 
 /* What every entry does first: fails, naming the argument and what it should
    be, unless the arguments are those of `entry`, every id is in range, and the
-   arena is aligned to 64 bytes and holds a step of this size. Gives the bytes
-   of the arena that lie before the scratch of the threads. */
+   arena is aligned to 64 bytes and holds a step of this size. A handle must
+   point to an object of its kind: that much is not checked. Gives the bytes of
+   the arena that lie before the scratch of the threads. */
 STEM_EXPORT stem_status stem_check_entry(stem_context *context,
                                          const stem_entry *entry,
                                          const stem_tensor *arguments,

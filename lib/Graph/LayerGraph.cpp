@@ -255,9 +255,14 @@ func::FuncOp stem::createEntry(OpBuilder &builder, Location loc, StringRef name,
       set(StemDialect::kRowsAttr, builder.getStringAttr(argument.rows));
     if (argument.isOutput)
       set(StemDialect::kOutputAttr, builder.getUnitAttr());
+    Attribute bound =
+        builder.getI64IntegerAttr(static_cast<int64_t>(vocabSize));
     if (argument.name == "ids")
-      set(StemDialect::kIdBoundAttr,
-          builder.getI64IntegerAttr(static_cast<int64_t>(vocabSize)));
+      set(StemDialect::kIdBoundAttr, bound);
+    if (argument.name == "labels")
+      set(StemDialect::kLabelBoundAttr, bound);
+    if (argument.name == "output_rows")
+      set(StemDialect::kRowIndexAttr, builder.getUnitAttr());
   }
   return function;
 }

@@ -151,8 +151,8 @@ struct EntryArgument {
   bool isOutput = false;
 };
 
-/// An entry function, without a body, that returns its outputs; an argument
-/// "ids" lies below `vocabSize`.
+/// An entry function, without a body, that returns its outputs. "ids" and
+/// "labels" lie below `vocabSize`, "output_rows" numbers tokens.
 mlir::func::FuncOp createEntry(mlir::OpBuilder &builder, mlir::Location loc,
                                llvm::StringRef name, int64_t tile,
                                llvm::ArrayRef<EntryArgument> arguments,

@@ -6,7 +6,11 @@
 //===----------------------------------------------------------------------===//
 
 #include "ContextImpl.h"
+#include "HandleShapes.h"
 
+#include "stem/Runtime/Module.h"
+
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -29,9 +33,15 @@ const char *typeName(int32_t dtype) {
     return "i8";
   case STEM_HANDLE:
     return "handle";
+  case -1:
+    return "any type";
   default:
     return "unknown type";
   }
+}
+
+std::string sizeText(int64_t size) {
+  return size < 0 ? "?" : std::to_string(size);
 }
 
 /// "f32 [?, 64]"
@@ -40,9 +50,20 @@ std::string describe(int32_t dtype, int32_t rank, const int64_t *sizes) {
   text += " [";
   for (int32_t dim = 0; dim < std::min(rank, STEM_MAX_RANK); ++dim) {
     text += dim ? ", " : "";
-    text += sizes[dim] < 0 ? "?" : std::to_string(sizes[dim]);
+    text += sizeText(sizes[dim]);
   }
   return text + "]";
+}
+
+std::string describeCache(int64_t layers, int64_t row, int64_t headDim,
+                          int32_t dtype) {
+  return fmt::format("{} layers of {} with rows of {} in heads of {}", layers,
+                     typeName(dtype), sizeText(row), sizeText(headDim));
+}
+
+std::string describe(const stem_table_info &table) {
+  return fmt::format("{} [{}, {}]", typeName(table.dtype), table.rows,
+                     table.columns);
 }
 
 class EntryCheck {
@@ -65,6 +86,12 @@ private:
                   entry.name, nameOf(argument),
                   fmt::format(format, std::forward<Args>(args)...));
   }
+  stem_status checkPacked(const stem_argument &wanted,
+                          const stem_packed &packed);
+  stem_status checkCache(const stem_argument &wanted,
+                         const stem_kv_cache &cache);
+  stem_status checkStore(const stem_argument &wanted,
+                         const stem_table_store &store);
   stem_status checkHandle(const stem_argument &wanted, const stem_tensor &seen);
   stem_status checkShape(const stem_argument &wanted, const stem_tensor &seen);
   stem_status checkStrides(const stem_argument &wanted,
@@ -73,8 +100,7 @@ private:
   stem_status checkIds(const stem_argument &wanted, const stem_tensor &seen);
   stem_status checkArgument(const stem_argument &wanted,
                             const stem_tensor &seen);
-  stem_status checkArena(const void *arena, int64_t arenaBytes,
-                         int64_t frameBytes);
+  stem_status checkArena(const void *arena, int64_t arenaBytes, int64_t needed);
 
   stem_context *context;
   const stem_entry &entry;
@@ -83,14 +109,8 @@ private:
   int64_t rows[3] = {-1, -1, -1};
 };
 
-stem_status EntryCheck::checkHandle(const stem_argument &wanted,
-                                    const stem_tensor &seen) {
-  if (seen.dtype != STEM_HANDLE || !seen.data)
-    return refuse(wanted, "is {} at address {}, expected a handle",
-                  typeName(seen.dtype), seen.data);
-  if (!wanted.packed)
-    return STEM_OK;
-  const auto &packed = *static_cast<const stem_packed *>(seen.data);
+stem_status EntryCheck::checkPacked(const stem_argument &wanted,
+                                    const stem_packed &packed) {
   if (packed.dtype == wanted.dtype && packed.rows == wanted.sizes[0] &&
       packed.columns == wanted.sizes[1] && packed.data)
     return STEM_OK;
@@ -100,6 +120,52 @@ stem_status EntryCheck::checkHandle(const stem_argument &wanted,
                 typeName(packed.dtype), packed.rows, packed.columns,
                 packed.data, typeName(wanted.dtype), wanted.sizes[0],
                 wanted.sizes[1]);
+}
+
+stem_status EntryCheck::checkCache(const stem_argument &wanted,
+                                   const stem_kv_cache &cache) {
+  const CacheShape seen = cacheShape(cache);
+  int64_t layers = wanted.sizes[0], row = wanted.sizes[1],
+          headDim = wanted.sizes[2], seenRow = seen.heads * seen.headDim;
+  auto fits = [](int64_t have, int64_t want) {
+    return want < 0 || have == want;
+  };
+  if (seen.layers >= layers && fits(seenRow, row) &&
+      fits(seen.headDim, headDim) && fits(seen.dtype, wanted.element))
+    return STEM_OK;
+  return refuse(wanted, "is a cache of {}, expected at least {}",
+                describeCache(seen.layers, seenRow, seen.headDim, seen.dtype),
+                describeCache(layers, row, headDim, wanted.element));
+}
+
+stem_status EntryCheck::checkStore(const stem_argument &wanted,
+                                   const stem_table_store &store) {
+  if (tableCount(store) != entry.table_count)
+    return refuse(wanted, "is a store of {} tables, expected {}",
+                  tableCount(store), entry.table_count);
+  for (int64_t i = 0; i < entry.table_count; ++i) {
+    const stem_table_info seen = tableInfo(store, i), &table = entry.tables[i];
+    if (seen.rows != table.rows || seen.columns != table.columns ||
+        seen.dtype != table.dtype)
+      return refuse(wanted, "has as table {} '{}', {}, expected '{}', {}", i,
+                    seen.name, describe(seen), table.name, describe(table));
+  }
+  return STEM_OK;
+}
+
+stem_status EntryCheck::checkHandle(const stem_argument &wanted,
+                                    const stem_tensor &seen) {
+  if (seen.dtype != STEM_HANDLE || !seen.data)
+    return refuse(wanted, "is {} at address {}, expected a handle",
+                  typeName(seen.dtype), seen.data);
+  if (wanted.packed)
+    return checkPacked(wanted, *static_cast<const stem_packed *>(seen.data));
+  if (wanted.kind == STEM_ARG_CACHE)
+    return checkCache(wanted, *static_cast<const stem_kv_cache *>(seen.data));
+  if (wanted.kind == STEM_ARG_STORE)
+    return checkStore(wanted,
+                      *static_cast<const stem_table_store *>(seen.data));
+  return STEM_OK;
 }
 
 stem_status EntryCheck::checkShape(const stem_argument &wanted,
@@ -135,7 +201,6 @@ stem_status EntryCheck::checkStrides(const stem_argument &wanted,
   return STEM_OK;
 }
 
-/// Both counts fit 31 bits, so that no sum of bytes overflows.
 stem_status EntryCheck::checkRows(const stem_argument &wanted,
                                   const stem_tensor &seen) {
   if (wanted.rows == STEM_ROWS_OTHER)
@@ -157,16 +222,20 @@ stem_status EntryCheck::checkRows(const stem_argument &wanted,
 
 stem_status EntryCheck::checkIds(const stem_argument &wanted,
                                  const stem_tensor &seen) {
-  const auto *ids = static_cast<const int32_t *>(seen.data);
-  if (!wanted.id_bound)
+  if (wanted.ids == STEM_IDS_ANY)
     return STEM_OK;
+  const auto *ids = static_cast<const int32_t *>(seen.data);
+  bool areLabels = wanted.ids == STEM_IDS_LABELS;
+  int64_t bound =
+      wanted.ids == STEM_IDS_TOKENS ? rows[STEM_ROWS_TOKENS] : wanted.id_bound;
   for (int64_t i = 0; i < seen.sizes[0]; ++i) {
     int64_t id = ids[i * seen.strides[0]];
-    if (id < 0 || id >= wanted.id_bound)
+    if ((id < 0 || id >= bound) && !(areLabels && id == STEM_NO_LABEL))
       return report(context, STEM_OUT_OF_RANGE,
                     "{}: '{}' has {} at position {}, which is out of range: "
-                    "expected 0 to {}",
-                    entry.name, nameOf(wanted), id, i, wanted.id_bound - 1);
+                    "expected 0 to {}{}",
+                    entry.name, nameOf(wanted), id, i, bound - 1,
+                    areLabels ? fmt::format(" or {}", STEM_NO_LABEL) : "");
   }
   return STEM_OK;
 }
@@ -176,16 +245,14 @@ stem_status EntryCheck::checkArgument(const stem_argument &wanted,
   if (wanted.packed || wanted.dtype == STEM_HANDLE)
     return checkHandle(wanted, seen);
   for (auto check : {&EntryCheck::checkShape, &EntryCheck::checkStrides,
-                     &EntryCheck::checkRows, &EntryCheck::checkIds})
+                     &EntryCheck::checkRows})
     if (stem_status status = (this->*check)(wanted, seen))
       return status;
   return STEM_OK;
 }
 
 stem_status EntryCheck::checkArena(const void *arena, int64_t arenaBytes,
-                                   int64_t frameBytes) {
-  int64_t threads = stem_context_threads(context);
-  int64_t needed = frameBytes + threads * entry.bytes_per_thread;
+                                   int64_t needed) {
   if (arenaBytes < needed)
     return report(context, STEM_OUT_OF_MEMORY,
                   "{}: the arena has {} bytes, but this step takes {}",
@@ -202,11 +269,16 @@ stem_status EntryCheck::run(int64_t *outFrameBytes, const void *arena,
   for (int64_t i = 0; i < entry.argument_count; ++i)
     if (stem_status status = checkArgument(entry.arguments[i], arguments[i]))
       return status;
-  *outFrameBytes =
-      entry.fixed_bytes +
-      std::max<int64_t>(rows[STEM_ROWS_TOKENS], 0) * entry.bytes_per_token +
-      std::max<int64_t>(rows[STEM_ROWS_OUTPUTS], 0) * entry.bytes_per_output;
-  return checkArena(arena, arenaBytes, *outFrameBytes);
+  // Now that the number of tokens is known.
+  for (int64_t i = 0; i < entry.argument_count; ++i)
+    if (stem_status status = checkIds(entry.arguments[i], arguments[i]))
+      return status;
+  int64_t threads = stem_context_threads(context);
+  int64_t needed =
+      stem::arenaBytes(entry, std::max<int64_t>(rows[STEM_ROWS_TOKENS], 0),
+                       std::max<int64_t>(rows[STEM_ROWS_OUTPUTS], 0), threads);
+  *outFrameBytes = needed - threads * entry.bytes_per_thread;
+  return checkArena(arena, arenaBytes, needed);
 }
 
 } // namespace

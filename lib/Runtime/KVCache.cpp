@@ -15,6 +15,7 @@
 
 #include "stem/Runtime/KVCache.h"
 #include "ContextImpl.h"
+#include "HandleShapes.h"
 #include "stem/Support/Error.h"
 
 #include <algorithm>
@@ -335,6 +336,11 @@ int64_t stem::kvSequenceBytes(const stem_kv_options &options,
     fail("key-value cache: {} pages of {} bytes have no size", blocks,
          cache->blockBytes);
   return bytes;
+}
+
+CacheShape stem::cacheShape(const stem_kv_cache &cache) {
+  return {int64_t(cache.capacities.size()), cache.heads, cache.headDim,
+          cache.dtype};
 }
 
 stem_status stem_kv_create(stem_context *context,

@@ -11,6 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "ContextImpl.h"
+#include "HandleShapes.h"
 
 #include <algorithm>
 #include <cstring>
@@ -141,6 +142,16 @@ void deduplicate(stem_table_store &store, stem_table_plan &plan) {
 }
 
 } // namespace
+
+int64_t stem::tableCount(const stem_table_store &store) {
+  return int64_t(store.tables.size());
+}
+
+stem_table_info stem::tableInfo(const stem_table_store &store, int64_t table) {
+  const Table &opened = store.tables[table];
+  return {opened.name.c_str(), "",           opened.rows,
+          opened.columns,      opened.dtype, 0};
+}
 
 stem_status stem_table_store_create(stem_context *context,
                                     stem_table_store **out_store) {

@@ -68,8 +68,11 @@ struct EntryArgument {
   llvm::SmallVector<int64_t> sizes;
   llvm::SmallVector<int64_t> strides;
   int32_t rows = 0;
-  /// Ids lie in [0, idBound); 0: no ids.
+  /// stem_argument_ids.
+  int32_t ids = 0;
   int64_t idBound = 0;
+  /// Of a cache.
+  int32_t element = 0;
   /// Of the function; null for the store.
   mlir::Type type;
 };
@@ -92,6 +95,12 @@ struct HostEntry {
 
 /// Reads the entries' argument attributes, and reports what is missing.
 mlir::FailureOr<std::vector<HostEntry>> collectEntries(mlir::ModuleOp module);
+
+/// Says what the code behind an entry takes `cache`, one of its arguments, to
+/// be; an error where its parts disagree.
+mlir::LogicalResult describeCache(mlir::func::FuncOp entry,
+                                  mlir::BlockArgument cache,
+                                  EntryArgument &argument);
 
 /// Gives every function the context as its first argument.
 void addContextArguments(mlir::ModuleOp module);

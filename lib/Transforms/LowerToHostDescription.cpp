@@ -14,8 +14,8 @@ using namespace stem;
 
 // The structs below have these members, in this order and without padding
 // that C would not have.
-static_assert(sizeof(stem_argument) == 112 && sizeof(stem_table_info) == 40 &&
-                  sizeof(stem_entry) == 80 && sizeof(stem_module) == 48,
+static_assert(sizeof(stem_argument) == 120 && sizeof(stem_table_info) == 40 &&
+                  sizeof(stem_entry) == 96 && sizeof(stem_module) == 48,
               "a description of include/stem-c/Runtime.h has changed");
 
 namespace {
@@ -48,7 +48,7 @@ private:
   LLVM::GlobalOp arrayOf(StringRef name, Type element, unsigned size,
                          llvm::function_ref<Value(unsigned)> initializer);
   LLVM::GlobalOp describeArguments(const HostEntry &entry);
-  LLVM::GlobalOp describeEntries();
+  LLVM::GlobalOp describeEntries(LLVM::GlobalOp tables, int64_t tableCount);
   LLVM::GlobalOp describeTables(int64_t &count);
   void buildQuery(LLVM::GlobalOp description);
 
@@ -136,6 +136,8 @@ LLVM::GlobalOp DescriptionWriter::describeArguments(const HostEntry &entry) {
     llvm::copy(argument.strides, field.strides);
     field.id_bound = argument.idBound;
     field.rows = argument.rows;
+    field.ids = argument.ids;
+    field.element = argument.element;
   }
   ArrayRef<int64_t> words(reinterpret_cast<const int64_t *>(arguments.data()),
                           arguments.size() * sizeof(stem_argument) / 8);
@@ -147,9 +149,11 @@ LLVM::GlobalOp DescriptionWriter::describeArguments(const HostEntry &entry) {
 }
 
 /// stem_entry[]
-LLVM::GlobalOp DescriptionWriter::describeEntries() {
+LLVM::GlobalOp DescriptionWriter::describeEntries(LLVM::GlobalOp tables,
+                                                  int64_t tableCount) {
   Type type = structOf({builder.ptr(), builder.ptr(), builder.ptr(), i64(),
-                        builder.ptr(), i64(), i64(), i64(), i64(), i64()});
+                        builder.ptr(), i64(), i64(), i64(), i64(), i64(),
+                        builder.ptr(), i64()});
   SmallVector<LLVM::GlobalOp> names, arguments;
   for (const HostEntry &entry : entries) {
     names.push_back(text(entry.name));
@@ -165,7 +169,8 @@ LLVM::GlobalOp DescriptionWriter::describeEntries() {
                builder.i64(entry.arguments.size()), address(texts),
                builder.i64(entry.tile), builder.i64(entry.fixedBytes),
                builder.i64(entry.tokenBytes), builder.i64(entry.outputBytes),
-               builder.i64(entry.threadBytes)});
+               builder.i64(entry.threadBytes), address(tables),
+               builder.i64(tableCount)});
   });
 }
 
@@ -207,8 +212,8 @@ void DescriptionWriter::buildQuery(LLVM::GlobalOp description) {
 
 void DescriptionWriter::run() {
   int64_t tableCount;
-  LLVM::GlobalOp allEntries = describeEntries();
   LLVM::GlobalOp allTables = describeTables(tableCount);
+  LLVM::GlobalOp allEntries = describeEntries(allTables, tableCount);
   Type type = structOf(
       {i64(), i32(), i32(), builder.ptr(), i64(), builder.ptr(), i64()});
   buildQuery(global("stem_description", type, [&] {

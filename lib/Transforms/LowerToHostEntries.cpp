@@ -39,7 +39,7 @@ static LogicalResult collectType(func::FuncOp function, unsigned index,
   } else if (isa<KVCacheType>(argument.type)) {
     argument.kind = STEM_ARG_CACHE;
     argument.dtype = STEM_HANDLE;
-    return success();
+    return describeCache(function, function.getArgument(index), argument);
   } else if (auto buffer = dyn_cast<MemRefType>(argument.type)) {
     if (buffer.getRank() > STEM_MAX_RANK || buffer.getMemorySpace())
       return fail("must be a buffer of rank " + Twine(STEM_MAX_RANK) +
@@ -71,6 +71,31 @@ static LogicalResult collectType(func::FuncOp function, unsigned index,
                       << element << ", expected f32, bf16, f16, i32 or i8";
   }
   argument.dtype = *dtype;
+  return success();
+}
+
+/// Where the elements of an i32 vector lie.
+static LogicalResult collectIds(func::FuncOp function, unsigned index,
+                                EntryArgument &argument) {
+  StringRef found;
+  for (auto [name, ids] :
+       {std::pair(StemDialect::kIdBoundAttr, STEM_IDS_BOUNDED),
+        std::pair(StemDialect::kLabelBoundAttr, STEM_IDS_LABELS),
+        std::pair(StemDialect::kRowIndexAttr, STEM_IDS_TOKENS)}) {
+    Attribute attribute = function.getArgAttr(index, name);
+    if (!attribute)
+      continue;
+    if (!found.empty())
+      return function.emitOpError() << "argument " << index << " has both '"
+                                    << found << "' and '" << name << "'";
+    if (argument.dtype != STEM_I32 || argument.sizes.size() != 1)
+      return function.emitOpError() << "argument " << index << " has '" << name
+                                    << "' but is not a vector of i32";
+    found = name;
+    argument.ids = ids;
+    if (auto bound = dyn_cast<IntegerAttr>(attribute))
+      argument.idBound = bound.getInt();
+  }
   return success();
 }
 
@@ -109,15 +134,31 @@ static LogicalResult collectArgument(func::FuncOp function, unsigned index,
       argument.rows = rows.getValue() == "tokens"    ? STEM_ROWS_TOKENS
                       : rows.getValue() == "outputs" ? STEM_ROWS_OUTPUTS
                                                      : STEM_ROWS_OTHER;
-  auto bound =
-      function.getArgAttrOfType<IntegerAttr>(index, StemDialect::kIdBoundAttr);
-  if (bound) {
-    if (argument.dtype != STEM_I32 || argument.sizes.size() != 1)
+  return collectIds(function, index, argument);
+}
+
+/// What depends on the tokens or outputs of a step needs an argument that has
+/// as many rows.
+static LogicalResult checkRows(const HostEntry &entry) {
+  func::FuncOp function = entry.body;
+  auto counts = [&](int32_t rows) {
+    return llvm::any_of(entry.arguments, [&](const EntryArgument &argument) {
+      return argument.rows == rows;
+    });
+  };
+  for (auto [bytes, rows, name] :
+       {std::tuple(entry.tokenBytes, STEM_ROWS_TOKENS, "tokens"),
+        std::tuple(entry.outputBytes, STEM_ROWS_OUTPUTS, "outputs")})
+    if (bytes && !counts(rows))
       return function.emitOpError()
-             << "argument " << index << " has '" << StemDialect::kIdBoundAttr
-             << "' but is not a vector of i32";
-    argument.idBound = bound.getInt();
-  }
+             << "takes memory for each of its " << name
+             << ", but no argument has stem.rows = \"" << name << "\"";
+  for (const EntryArgument &argument : entry.arguments)
+    if (argument.ids == STEM_IDS_TOKENS && !counts(STEM_ROWS_TOKENS))
+      return function.emitOpError()
+             << "argument '" << argument.name << "' has '"
+             << StemDialect::kRowIndexAttr
+             << "', but no argument has stem.rows = \"tokens\"";
   return success();
 }
 
@@ -137,6 +178,11 @@ static LogicalResult collectEntry(HostEntry &entry, SymbolTable &symbols,
   entry.tokenBytes = number(StemDialect::kTokenBytesAttr);
   entry.outputBytes = number(StemDialect::kOutputBytesAttr);
   entry.threadBytes = number(StemDialect::kThreadBytesAttr);
+  // As stem-plan-memory: no frame comes near this.
+  if (entry.fixedBytes > int64_t(1) << 48)
+    return function.emitOpError()
+           << "takes " << entry.fixedBytes
+           << " bytes whatever its step; the most is 2^48";
   for (int64_t bytes : {entry.tokenBytes, entry.outputBytes, entry.threadBytes})
     if (bytes < 0 || bytes > std::numeric_limits<int32_t>::max())
       return function.emitOpError()
@@ -170,16 +216,7 @@ static LogicalResult collectEntry(HostEntry &entry, SymbolTable &symbols,
     store.dtype = STEM_HANDLE;
     entry.arguments.push_back(store);
   }
-  for (auto [bytes, rows, name] :
-       {std::tuple(entry.tokenBytes, STEM_ROWS_TOKENS, "tokens"),
-        std::tuple(entry.outputBytes, STEM_ROWS_OUTPUTS, "outputs")})
-    if (bytes && llvm::none_of(entry.arguments, [&](const EntryArgument &a) {
-          return a.rows == rows;
-        }))
-      return function.emitOpError()
-             << "takes memory for each of its " << name
-             << ", but no argument has stem.rows = \"" << name << "\"";
-  return success();
+  return checkRows(entry);
 }
 
 FailureOr<std::vector<HostEntry>> stem::collectEntries(ModuleOp module) {

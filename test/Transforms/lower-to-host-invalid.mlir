@@ -148,6 +148,94 @@ func.func @bound(%x: memref<4xf32> {stem.id_bound = 3 : i64}) attributes {stem.e
 
 // -----
 
+// expected-error@+1 {{argument 0 has 'stem.row_index' but is not a vector of i32}}
+func.func @row_index(%x: memref<4x4xi32> {stem.row_index}) attributes {stem.entry} {
+  return
+}
+
+// -----
+
+// expected-error@+1 {{argument 0 has both 'stem.id_bound' and 'stem.label_bound'}}
+func.func @both(%x: memref<4xi32> {stem.id_bound = 3 : i64, stem.label_bound = 3 : i64}) attributes {stem.entry} {
+  return
+}
+
+// -----
+
+// expected-error@+1 {{argument 'arg0' has 'stem.row_index', but no argument has stem.rows = "tokens"}}
+func.func @no_tokens(%x: memref<?xi32> {stem.row_index}) attributes {stem.entry} {
+  return
+}
+
+// -----
+
+// expected-error@+1 {{argument 0 must have a strided layout without an offset}}
+func.func @offset(%x: memref<4xf32, strided<[1], offset: 2>>) attributes {stem.entry} {
+  return
+}
+
+// -----
+
+// expected-error@+1 {{argument 0 must not have a stride of 0}}
+func.func @broadcast(%x: memref<4x4xf32, strided<[0, 1]>>) attributes {stem.entry} {
+  return
+}
+
+// -----
+
+// expected-error@+1 {{takes 281474976710657 bytes whatever its step; the most is 2^48}}
+func.func @fixed(%x: memref<4xf32>) attributes {stem.entry, stem.fixed_bytes = 281474976710657 : i64} {
+  return
+}
+
+// -----
+
+func.func @cache_rows(%k: memref<4x64xf32>, %v: memref<4x32xf32>, %p: memref<4xi32>, %c: !stem.kv_cache) attributes {stem.entry} {
+  %i = arith.constant 0 : index
+  // expected-error@+1 {{takes the cache of entry 'cache_rows' to have rows of size 64, but another op takes it to have 32}}
+  stem.kv_append %k, %k at %p of %p in %c[%i] : memref<4x64xf32>, memref<4x64xf32>, memref<4xi32>, memref<4xi32>
+  stem.kv_append %v, %v at %p of %p in %c[%i] : memref<4x32xf32>, memref<4x32xf32>, memref<4xi32>, memref<4xi32>
+  return
+}
+
+// -----
+
+func.func @cache_heads(%s: i32, %c: !stem.kv_cache, %i: index) {
+  // expected-error@+1 {{takes the cache of entry 'cache_element' to have elements of type 'bf16', but another op takes it to have 'f32'}}
+  %page = stem.kv_page %c[%i, %s, %i, %i] : !stem.packed<16x64xbf16>
+  return
+}
+func.func @cache_element(%k: memref<4x64xf32>, %p: memref<4xi32>, %c: !stem.kv_cache) attributes {stem.entry} {
+  %i = arith.constant 0 : index
+  %s = arith.constant 0 : i32
+  call @cache_heads(%s, %c, %i) : (i32, !stem.kv_cache, index) -> ()
+  stem.kv_append %k, %k at %p of %p in %c[%i] : memref<4x64xf32>, memref<4x64xf32>, memref<4xi32>, memref<4xi32>
+  return
+}
+
+// -----
+
+func.func @cache_choice(%c: !stem.kv_cache, %d: !stem.kv_cache) attributes {stem.entry} {
+  %t = arith.constant true
+  // expected-error@+1 {{takes a cache: only calls and the ops of the cache do, so that its shape is known}}
+  %e = arith.select %t, %c, %d : !stem.kv_cache
+  return
+}
+
+// -----
+
+func.func private @body(%task: index, %thread: index, %x: memref<4xf32>) {
+  return
+}
+func.func private @twice(%x: memref<4xf32>, %n: index) {
+  call @body(%n, %n, %x) : (index, index, memref<4xf32>) -> ()
+  // expected-error@+1 {{names 'body', which func.call names too: give the threads a function of their own}}
+  stem.parallel_call @body tasks %n(%x) : memref<4xf32>
+  return
+}
+
+// -----
+
 // expected-error@+1 {{is an entry: it must have a body and write its results into arguments}}
 func.func @result(%x: memref<4xf32>) -> memref<4xf32> attributes {stem.entry} {
   return %x : memref<4xf32>

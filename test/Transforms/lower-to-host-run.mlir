@@ -7,13 +7,21 @@
 
 // CHECK:      module size 1 abi 2 isa 1
 // CHECK-NEXT: entry 'decode' function 1 tile 1 bytes 0 512 0 256
-// CHECK-NEXT:   argument 'ids' key '' kind 0 dtype 2 packed 0 sizes [-1] strides [0] rows 1 ids 10
-// CHECK-NEXT:   argument 'x' key '' kind 0 dtype 0 packed 0 sizes [-1, 64] strides [0, 0] rows 1 ids 0
-// CHECK-NEXT:   argument 'l0.w' key 'layers.0.w' kind 2 dtype 0 packed 1 sizes [64, 64] strides [] rows 0 ids 0
-// CHECK-NEXT:   argument 'bias' key 'layers.0.bias' kind 2 dtype 0 packed 0 sizes [64] strides [0] rows 0 ids 0
-// CHECK-NEXT:   argument 'y' key '' kind 1 dtype 0 packed 0 sizes [-1, 64] strides [0, 0] rows 2 ids 0
-// CHECK-NEXT:   argument 'cache' key '' kind 4 dtype 5 packed 0 sizes [] strides [] rows 0 ids 0
-// CHECK-NEXT:   argument 'tables' key '' kind 3 dtype 5 packed 0 sizes [] strides [] rows 0 ids 0
+// CHECK-NEXT:   argument 'ids' key '' kind 0 dtype 2 packed 0 sizes [-1] strides [0] rows 1 ids 1 10
+// CHECK-NEXT:   argument 'x' key '' kind 0 dtype 0 packed 0 sizes [-1, 64] strides [0, 0] rows 1 ids 0 0
+// CHECK-NEXT:   argument 'l0.w' key 'layers.0.w' kind 2 dtype 0 packed 1 sizes [64, 64] strides [] rows 0 ids 0 0
+// CHECK-NEXT:   argument 'bias' key 'layers.0.bias' kind 2 dtype 0 packed 0 sizes [64] strides [0] rows 0 ids 0 0
+// CHECK-NEXT:   argument 'y' key '' kind 1 dtype 0 packed 0 sizes [-1, 64] strides [0, 0] rows 2 ids 0 0
+// CHECK-NEXT:   argument 'cache' key '' kind 4 dtype 5 packed 0 sizes [0, -1, -1] strides [0, 0, 0] rows 0 ids 0 0 element -1
+// CHECK-NEXT:   argument 'tables' key '' kind 3 dtype 5 packed 0 sizes [] strides [] rows 0 ids 0 0
+// CHECK-NEXT:   tables 2 1
+// CHECK-NEXT: entry 'attend' function 1 tile 1 bytes 0 0 0 0
+// CHECK-NEXT:   argument 'k' key '' kind 0 dtype 1 packed 0 sizes [-1, 64] strides [0, 0] rows 1 ids 0 0
+// CHECK-NEXT:   argument 'positions' key '' kind 0 dtype 2 packed 0 sizes [-1] strides [0] rows 1 ids 0 0
+// CHECK-NEXT:   argument 'labels' key '' kind 0 dtype 2 packed 0 sizes [-1] strides [0] rows 1 ids 2 10
+// CHECK-NEXT:   argument 'output_rows' key '' kind 0 dtype 2 packed 0 sizes [-1] strides [0] rows 2 ids 3 0
+// CHECK-NEXT:   argument 'cache' key '' kind 4 dtype 5 packed 0 sizes [4, 64, 16] strides [0, 0, 0] rows 0 ids 0 0 element 1
+// CHECK-NEXT:   tables 2 1
 // CHECK-NEXT: table 't0' key 'layers.0.table' 10 x 64 dtype 0
 // CHECK-NEXT: table 't1' key 'layers.1.table' 10 x 64 dtype 0
 
@@ -93,5 +101,29 @@ func.func @decode(%ids: memref<?xi32> {stem.name = "ids", stem.rows = "tokens", 
       memref.store %v, %y[%i, %j] : memref<?x64xf32>
     }
   }
+  return
+}
+// Described and not run: what is appended and read says what the cache is, the
+// calls how many layers it has.
+func.func private @cache_layer(%k: memref<?x64xbf16>, %p: memref<?xi32>, %n: i32, %cache: !stem.kv_cache, %number: index) {
+  stem.kv_append %k, %k at %p of %p in %cache[%number] : memref<?x64xbf16>, memref<?x64xbf16>, memref<?xi32>, memref<?xi32>
+  scf.forall (%head) in (4) {
+    %keys = stem.kv_page %cache[%number, %n, %head, %head] : !stem.packed<16x64xbf16>
+    %values = stem.kv_page values %cache[%number, %n, %head, %head] : !stem.packed<64x16xbf16>
+  }
+  return
+}
+func.func @attend(%k: memref<?x64xbf16> {stem.name = "k", stem.rows = "tokens"},
+    %p: memref<?xi32> {stem.name = "positions", stem.rows = "tokens"},
+    %labels: memref<?xi32> {stem.name = "labels", stem.rows = "tokens", stem.label_bound = 10 : i64},
+    %rows: memref<?xi32> {stem.name = "output_rows", stem.rows = "outputs", stem.row_index},
+    %cache: !stem.kv_cache {stem.name = "cache"}) attributes {stem.entry, stem.tile = 1 : i64} {
+  %c0 = arith.constant 0 : index
+  %c3 = arith.constant 3 : index
+  %n = arith.constant 0 : i32
+  %t = memref.dim %p, %c0 : memref<?xi32>
+  call @cache_layer(%k, %p, %n, %cache, %c3) : (memref<?x64xbf16>, memref<?xi32>, i32, !stem.kv_cache, index) -> ()
+  call @cache_layer(%k, %p, %n, %cache, %c0) : (memref<?x64xbf16>, memref<?xi32>, i32, !stem.kv_cache, index) -> ()
+  call @cache_layer(%k, %p, %n, %cache, %t) : (memref<?x64xbf16>, memref<?xi32>, i32, !stem.kv_cache, index) -> ()
   return
 }

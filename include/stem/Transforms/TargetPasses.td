@@ -31,15 +31,18 @@ def StemLowerToHostPass : Pass<"stem-lower-to-host", "::mlir::ModuleOp"> {
     llvm.func @stem_module_query(%abi_version: i32) -> !llvm.ptr
     ```
 
-    An entry (`stem.entry`) checks the number, types, shapes and strides of
-    its arguments, that the token count is a positive multiple of `stem.tile`,
-    that the arena is large enough, and that ids lie in their bounds; then it
-    calls its body. Attributes of its arguments: `stem.name`; `stem.param`
-    names a parameter, `stem.table` the table of an argument of table type,
-    `stem.output` marks what the step writes, `stem.rows` says what a dynamic
-    leading size counts ("tokens", "outputs"), `stem.id_bound` bounds ids. All
-    tables come as one argument, the store, behind the others; a table's number
-    is the position of its symbol among the tables of the module.
+    An entry (`stem.entry`) checks the number, types, shapes and strides of its
+    arguments, that the token count is a positive multiple of `stem.tile`, the
+    shapes of the cache and of the store's tables, that the arena is large
+    enough, and that ids lie in their bounds; then it calls its body.
+    Attributes of its arguments: `stem.name`; `stem.param` names a parameter,
+    `stem.table` the table of an argument of table type, `stem.output` marks
+    what the step writes, `stem.rows` says what a dynamic leading size counts
+    ("tokens", "outputs"), `stem.id_bound` bounds ids, `stem.label_bound`
+    labels, of which -100 is none; `stem.row_index` marks numbers of the step's
+    tokens. All tables come as one argument, the store, behind the others; a
+    table's number is the position of its symbol among the tables of the
+    module.
 
     `stem.table_rows` becomes one plan for each vector of ids, a prefetch of
     all tables that it serves where the first is read, and an await where each

@@ -91,6 +91,7 @@ bool isRole(Attribute attribute) {
 constexpr char kUnit[] = "a unit attribute";
 constexpr char kString[] = "a string";
 constexpr char kSymbol[] = "a symbol";
+constexpr char kBound[] = "a positive i64";
 constexpr char kBytes[] = "an i64 that is not negative";
 
 const AttributeRule kRules[] = {
@@ -110,8 +111,9 @@ const AttributeRule kRules[] = {
      isKind<FlatSymbolRefAttr>},
     {StemDialect::kTableAttr, Place::Argument, kSymbol,
      isKind<FlatSymbolRefAttr>},
-    {StemDialect::kIdBoundAttr, Place::Argument, "an integer",
-     isKind<IntegerAttr>},
+    {StemDialect::kIdBoundAttr, Place::Argument, kBound, isI64<1>},
+    {StemDialect::kLabelBoundAttr, Place::Argument, kBound, isI64<1>},
+    {StemDialect::kRowIndexAttr, Place::Argument, kUnit, isKind<UnitAttr>},
     {StemDialect::kRoleAttr, Place::Argument,
      "\"ids\", \"positions\" or \"sequences\"", isRole},
     {StemDialect::kScratchAttr, Place::Argument, kUnit, isKind<UnitAttr>},

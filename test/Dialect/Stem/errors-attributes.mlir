@@ -5,7 +5,7 @@
 
 // What is right says nothing.
 stem.table @attributes = "t" : !stem.table<4x8xf32> {stem.from = "w", stem.init = "embedding"}
-func.func @entry(%ids: tensor<?xi32> {stem.name = "ids", stem.rows = "tokens", stem.id_bound = 4 : i64, stem.role = "ids"}, %w: tensor<4xf32> {stem.param = @w}, %t: !stem.table<4x8xf32> {stem.table = @attributes}, %y: tensor<?xf32> {stem.output}, %s: memref<?xi8> {stem.scratch}, %a: memref<?xi8> {stem.arena}) attributes {stem.entry, stem.tile = 64 : i64, stem.fixed_bytes = 0 : i64, stem.bytes_per_token = 64 : i64, stem.bytes_per_output = 64 : i64, stem.bytes_per_thread = 64 : i64} {
+func.func @entry(%ids: tensor<?xi32> {stem.name = "ids", stem.rows = "tokens", stem.id_bound = 4 : i64, stem.role = "ids"}, %labels: tensor<?xi32> {stem.label_bound = 4 : i64}, %rows: tensor<?xi32> {stem.row_index}, %w: tensor<4xf32> {stem.param = @w}, %t: !stem.table<4x8xf32> {stem.table = @attributes}, %y: tensor<?xf32> {stem.output}, %s: memref<?xi8> {stem.scratch}, %a: memref<?xi8> {stem.arena}) attributes {stem.entry, stem.tile = 64 : i64, stem.fixed_bytes = 0 : i64, stem.bytes_per_token = 64 : i64, stem.bytes_per_output = 64 : i64, stem.bytes_per_thread = 64 : i64} {
   return
 }
 
@@ -109,8 +109,28 @@ func.func private @a2_table(!stem.table<4x8xf32> {stem.table = "t"})
 
 // -----
 
-// expected-error @+1 {{'func.func' op attribute 'stem.id_bound' must be an integer, got "4"}}
+// expected-error @+1 {{'func.func' op attribute 'stem.id_bound' must be a positive i64, got "4"}}
 func.func private @a2_id_bound(tensor<?xi32> {stem.id_bound = "4"})
+
+// -----
+
+// expected-error @+1 {{'func.func' op attribute 'stem.id_bound' must be a positive i64, got 0 : i64}}
+func.func private @a2_id_bound_zero(tensor<?xi32> {stem.id_bound = 0 : i64})
+
+// -----
+
+// expected-error @+1 {{'func.func' op attribute 'stem.id_bound' must be a positive i64, got 4 : i128}}
+func.func private @a2_id_bound_wide(tensor<?xi32> {stem.id_bound = 4 : i128})
+
+// -----
+
+// expected-error @+1 {{'func.func' op attribute 'stem.label_bound' must be a positive i64, got -4 : i64}}
+func.func private @a2_label_bound(tensor<?xi32> {stem.label_bound = -4 : i64})
+
+// -----
+
+// expected-error @+1 {{'func.func' op attribute 'stem.row_index' must be a unit attribute, got 1 : i64}}
+func.func private @a2_row_index(tensor<?xi32> {stem.row_index = 1 : i64})
 
 // -----
 

@@ -25,7 +25,11 @@ static void dump_argument(const stem_argument *argument, const char *texts) {
   printf("] strides [");
   for (int i = 0; i < argument->rank && !argument->packed; ++i)
     printf("%s%lld", i ? ", " : "", (long long)argument->strides[i]);
-  printf("] rows %d ids %lld\n", argument->rows, (long long)argument->id_bound);
+  printf("] rows %d ids %d %lld", argument->rows, argument->ids,
+         (long long)argument->id_bound);
+  if (argument->kind == STEM_ARG_CACHE)
+    printf(" element %d", argument->element);
+  printf("\n");
 }
 
 int dump_module(void) {
@@ -44,6 +48,8 @@ int dump_module(void) {
            (long long)entry->bytes_per_thread);
     for (int64_t j = 0; j < entry->argument_count; ++j)
       dump_argument(&entry->arguments[j], entry->texts);
+    printf("  tables %lld %d\n", (long long)entry->table_count,
+           entry->tables == module->tables);
   }
   for (int64_t i = 0; i < module->table_count; ++i) {
     const stem_table_info *table = &module->tables[i];

@@ -104,6 +104,19 @@ void stem_table_release(stem_table_store *store, stem_ticket ticket) {
   say("release", ticket);
 }
 
+/* Of an entry that is described only. */
+void stem_kv_append(stem_kv_cache *cache, int64_t layer, const void *k,
+                    int64_t ldk, const void *v, int64_t ldv,
+                    const int32_t *positions, const int32_t *sequences,
+                    int64_t rows) {
+  abort();
+}
+
+const void *stem_kv_page(stem_kv_cache *cache, int64_t layer, int32_t sequence,
+                         int64_t page, int64_t head, int32_t values) {
+  abort();
+}
+
 /*===-- The step ----------------------------------------------------------===*/
 
 static int32_t ids[TOKENS] = {7, 0, 7};

@@ -38,7 +38,9 @@ def Stem_Dialect : Dialect {
     - on arguments: `stem.name` (string, in the artefact's description),
       `stem.rows` (string: what its dynamic rows count), `stem.output` (unit:
       the result is built there), `stem.param`, `stem.table` (the symbol that
-      is bound to it), `stem.id_bound` (integer: ids lie below it), `stem.role`
+      is bound to it), `stem.id_bound` (positive i64: ids lie below it),
+      `stem.label_bound` (the same for labels, of which -100 is none),
+      `stem.row_index` (unit: it numbers tokens of the step), `stem.role`
       (`"ids"`, `"positions"` or `"sequences"`, for the interpreter),
       `stem.scratch`, `stem.arena` (unit: planned memory).
   }];
@@ -56,6 +58,10 @@ def Stem_Dialect : Dialect {
     static constexpr ::llvm::StringLiteral kEntryAttr = "stem.entry";
     /// Argument attribute: ids in this vector lie in [0, bound).
     static constexpr ::llvm::StringLiteral kIdBoundAttr = "stem.id_bound";
+    /// Argument attribute: labels in this vector lie there too, or are -100.
+    static constexpr ::llvm::StringLiteral kLabelBoundAttr = "stem.label_bound";
+    /// Argument attribute (unit): this vector numbers tokens of the step.
+    static constexpr ::llvm::StringLiteral kRowIndexAttr = "stem.row_index";
     /// Argument attributes: the stem.param or stem.table bound to it.
     static constexpr ::llvm::StringLiteral kParamAttr = "stem.param";
     static constexpr ::llvm::StringLiteral kTableAttr = "stem.table";

@@ -26,10 +26,11 @@ static const stem_argument arguments[] = {{.name = 0,
                                            .dtype = STEM_I32,
                                            .rank = 1,
                                            .sizes = {-1},
-                                           .id_bound = 10}};
+                                           .id_bound = 10,
+                                           .ids = STEM_IDS_BOUNDED}};
 
 static const stem_entry entries[] = {
-    {"check", check, arguments, 1, "ids\0", 64, 0, 0, 0, 0}};
+    {"check", check, arguments, 1, "ids\0", 64, 0, 0, 0, 0, 0, 0}};
 
 /* Checks its arguments through the runtime, so that the test sees the call
    resolved. */
