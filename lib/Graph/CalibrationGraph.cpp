@@ -141,12 +141,13 @@ private:
                       .feedForwardBlock(arguments[0])};
         });
     buildEntry("taps_" + kind.suffix,
-               {input("middle", types.residual()), output("gate", wide),
+               {input("middle", types.residual()),
+                output("hidden", types.residual()), output("gate", wide),
                 output("up", wide)},
                [&](ValueRange arguments) -> SmallVector<Value> {
                  auto taps = layerBuilder(index, loadLayer(index))
                                  .feedForwardTaps(arguments[0]);
-                 return {taps.gate, taps.up};
+                 return {taps.hidden, taps.gate, taps.up};
                });
     buildEntry(
         "product_" + kind.suffix,

@@ -220,7 +220,10 @@ LayerBuilder::Taps LayerBuilder::feedForwardTaps(Value x) {
   Value h = blockInput(x, Role::PostAttentionNorm);
   Value gate = linear(h, Role::Gate, weight(Role::GateBias), f32);
   Value up = linear(h, Role::Up, weight(Role::UpBias), f32);
-  return {SiluOp::create(b, loc, gate.getType(), gate), up};
+  Value hidden = h;
+  if (!types.compute().isF32())
+    hidden = arith::ExtFOp::create(b, loc, x.getType(), h);
+  return {hidden, SiluOp::create(b, loc, gate.getType(), gate), up};
 }
 
 Value LayerBuilder::downProduct(Value z) {

@@ -109,9 +109,10 @@ public:
   mlir::Value attentionBlock(mlir::Value x);
   mlir::Value feedForwardBlock(mlir::Value x);
 
-  /// Of a dense FFN: SiLU(gate) and up, T x F f32.
+  /// Of a dense FFN, f32: its input after the norm, T x d, and SiLU(gate) and
+  /// up, T x F.
   struct Taps {
-    mlir::Value gate, up;
+    mlir::Value hidden, gate, up;
   };
   Taps feedForwardTaps(mlir::Value x);
   /// W_down z for z of T x F, without bias and norm: T x d f32.

@@ -9,11 +9,12 @@ import os
 import shutil
 import unittest
 
-from e2e import GOLDEN, ModelTest, Tensor, read_tensors, stem_json, \
+from e2e import GOLDEN, ROOT, ModelTest, Tensor, read_tensors, stem_json, \
     stem_run, write_tensors
 
 DENSE = os.path.join(GOLDEN, "llama_gqa")
 LAYERS = [1, 2]
+TEXT = os.path.join(ROOT, "models", "text", "king-james-genesis-exodus.txt")
 
 
 class MixTest(ModelTest):
@@ -100,6 +101,51 @@ class MixTest(ModelTest):
         self.assertEqual(result.returncode, 1)
         self.assertIn("stem.rank is 33, which is more than hidden_size 32",
                       result.stderr)
+
+    def convert(self, name, *options):
+        out = self.path(name)
+        result = stem_json("convert", self.small, out, f"--calibrate={TEXT}",
+                           "--calibrate-tokens=8192", "--layers=1", *options)
+        return out, result["calibration"]
+
+    def test_calibration_fits_it(self):
+        rows, without = self.convert("rows")
+        mixed, calibration = self.convert("mixed", "--mix-rank=8")
+        self.assertEqual((without["mix_rank"], calibration["mix_rank"]), (0, 8))
+        with open(os.path.join(mixed, "config.json")) as file:
+            config = json.load(file)
+        self.assertEqual(config["stem"]["rank"], 8)
+        tensors = read_tensors(
+            os.path.join(mixed, "stem-table-001.safetensors"))
+        mlp = "model.layers.1.mlp."
+        self.assertEqual(
+            {name: tensors[name].shape for name in tensors
+             if "up_mix" in name},
+            {mlp + "up_mix.a.weight": [config["intermediate_size"], 8],
+             mlp + "up_mix.b.weight": [8, config["hidden_size"]]})
+        # What a random model computes says little of a token: the term takes
+        # most of what the rows leave.
+        self.assertLess(calibration["layers"][0]["error_before_refit"],
+                        without["layers"][0]["error_before_refit"])
+        losses = [stem_json("eval", model, f"--text={TEXT}")
+                  ["files"][0]["perplexity"] for model in (rows, mixed)]
+        self.assertNotEqual(*losses)
+
+    def test_refused_ranks(self):
+        for options, words in (
+                [["--mix-rank=9999", f"--calibrate={TEXT}"],
+                 ["--mix-rank=9999", "hidden size"]],
+                [["--mix-rank=4", "--init=xavier", "--layers=1"],
+                 ["--mix-rank is for --init=calibrated"]],
+                [["--mix-rank=-1", f"--calibrate={TEXT}"], ["--mix-rank"]]):
+            with self.subTest(options=options):
+                out = self.path("refused")
+                result = stem_run("convert", self.small, out, *options,
+                                  check=False)
+                self.assertNotEqual(result.returncode, 0)
+                for word in words:
+                    self.assertIn(word, result.stderr)
+                self.assertFalse(os.path.exists(out))
 
 
 if __name__ == "__main__":

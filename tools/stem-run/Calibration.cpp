@@ -42,6 +42,18 @@ CalibrationText readTexts(const Checkpoint &checkpoint,
       options, requireTokenizer(checkpoint, "calibration needs one"));
 }
 
+CalibrationOptions calibrationOptions(const Checkpoint &checkpoint,
+                                      const CalibrationArguments &arguments) {
+  const uint64_t most = checkpoint.config().hiddenSize;
+  if (static_cast<uint64_t>(arguments.rank) > most)
+    throw UsageError(fmt::format("--mix-rank={}: the model's hidden size is "
+                                 "{}, and no rank is above it",
+                                 arguments.rank, most));
+  CalibrationOptions options;
+  options.rank = arguments.rank;
+  return options;
+}
+
 EngineOptions runnerOptions(const CalibrationArguments &arguments) {
   EngineOptions options = arguments.engine;
   options.maxPositions = arguments.window;
@@ -86,11 +98,13 @@ Calibration::Calibration(const Checkpoint &checkpoint,
       arguments(fittingWindow(arguments, checkpoint.config())),
       text(readTexts(checkpoint, this->arguments)),
       runner(checkpoint, runnerOptions(this->arguments)) {
+  const CalibrationOptions options =
+      calibrationOptions(checkpoint, this->arguments);
   if (!runner.report().dtypeNote.empty())
     printNote(runner.report().dtypeNote);
-  checkPlan(Calibrator::plan(checkpoint.config(), runner, text));
-  calibrator = std::make_unique<Calibrator>(checkpoint, runner, text,
-                                            CalibrationOptions());
+  checkPlan(Calibrator::plan(checkpoint.config(), runner, text,
+                             this->arguments.rank));
+  calibrator = std::make_unique<Calibrator>(checkpoint, runner, text, options);
 }
 
 /// Prints what is about to be held, before it is.
@@ -189,6 +203,7 @@ Json Calibration::summary() const {
                       {"error_after_refit", layer.errorAfter}});
   Json json = {{"texts", sources},
                {"window", arguments.window},
+               {"mix_rank", arguments.rank},
                {"tokens_fit", text.fit.tokens},
                {"tokens_choose", text.choose.tokens},
                {"tokens_check", text.check.tokens},

@@ -23,6 +23,7 @@ struct CalibrationArguments {
   std::vector<std::filesystem::path> texts;
   int64_t tokens = 50000;
   int64_t window = 512; ///< no longer than the model's own context
+  int64_t rank = 0;     ///< of the low-rank term; 0: none
   EngineOptions engine;
 };
 

@@ -9,6 +9,7 @@
 
 #include "EngineMemory.h"
 
+#include "stem/Calibration/LowRankFit.h"
 #include "stem/Calibration/NormalEquations.h"
 #include "stem/Support/Error.h"
 
@@ -118,6 +119,10 @@ struct Calibrator::Impl {
   void attention(Part &part, uint64_t layer);
   void feedForward(Part &part, uint64_t layer);
   double meanLoss(Part &part);
+  void taps(Part &part, const TokenStream::Step &step, uint64_t layer);
+  void applyRows(const RowFit &rows, const RowPositions &positions);
+  void fitLowRank(const RowFit &rows, Part &part, uint64_t layer);
+  std::vector<float> readDown(uint64_t layer) const;
   RowStatistics statistics(Part &part, uint64_t layer);
   RowFit fitRows(Part &part, uint64_t layer);
   void chooseShrinkage(RowFit &rows, Part &part, uint64_t layer);
@@ -139,8 +144,11 @@ struct Calibrator::Impl {
   int64_t d, f;
   /// Of the text's ids, as they are in the model.
   Arena embeddings;
-  /// Of one step: hidden states and targets, and what the taps give.
-  std::vector<float> hidden, target, gate, up, gated, error;
+  /// Of the layer in work: up is what it leaves of the up-projection.
+  std::optional<LowRankTerm> lowRank;
+  /// Of one step: hidden states, targets and what enters the FFN (places x d);
+  /// gate, up, g ⊙ (U + M h), g ⊙ (u − U − M h) and M h (places x F).
+  std::vector<float> hidden, target, normed, gate, up, gated, error, term;
 };
 
 Calibrator::Impl::Impl(const Checkpoint &checkpoint, LayerRunner &runner,
@@ -153,9 +161,9 @@ Calibrator::Impl::Impl(const Checkpoint &checkpoint, LayerRunner &runner,
                      int64_t(sizeof(float)),
                  "the embeddings of the text's ids") {
   readEmbeddings();
-  for (std::vector<float> *buffer : {&hidden, &target})
+  for (std::vector<float> *buffer : {&hidden, &target, &normed})
     buffer->resize(static_cast<size_t>(runner.maxStepTokens() * d));
-  for (std::vector<float> *buffer : {&gate, &up, &gated, &error})
+  for (std::vector<float> *buffer : {&gate, &up, &gated, &error, &term})
     buffer->resize(static_cast<size_t>(runner.maxStepTokens() * f));
 }
 
@@ -218,12 +226,71 @@ double Calibrator::Impl::meanLoss(Part &part) {
 // Rows
 //===----------------------------------------------------------------------===//
 
+/// With a low-rank term M, up becomes u − M h: everything else sees the part
+/// that is for the rows.
+void Calibrator::Impl::taps(Part &part, const TokenStream::Step &step,
+                            uint64_t layer) {
+  runner.taps(layer, part.at(step), step.count, normed.data(), gate.data(),
+              up.data());
+  if (!lowRank)
+    return;
+  lowRank->apply(normed.data(), step.count, term.data());
+  for (int64_t i = 0; i < step.count * f; ++i)
+    up[i] -= term[i];
+}
+
+void Calibrator::Impl::applyRows(const RowFit &rows,
+                                 const RowPositions &positions) {
+  rows.apply(positions, {nullptr, gated.data(), error.data()});
+  if (!lowRank)
+    return;
+  int64_t size = static_cast<int64_t>(positions.index.size()) * f;
+  for (int64_t i = 0; i < size; ++i)
+    gated[i] += gate[i] * term[i];
+}
+
+/// Fits M to what leave-one-out rows leave of the up-projection.
+void Calibrator::Impl::fitLowRank(const RowFit &rows, Part &part,
+                                  uint64_t layer) {
+  LowRankFit fit(runner.context(), f, d, fmt::format("layer {}", layer));
+  for (const TokenStream::Step &step : part.stream.steps) {
+    taps(part, step, layer);
+    rows.apply(positions(part, step, /*leaveOneOut=*/true),
+               {gated.data(), nullptr, nullptr});
+    for (int64_t i = 0; i < step.count * f; ++i)
+      error[i] = up[i] - gated[i];
+    auto counted = part.counted(step);
+    int64_t kept = keepCounted(counted, error.data(), f);
+    keepCounted(counted, normed.data(), d);
+    keepCounted(counted, gate.data(), f);
+    fit.add(error.data(), normed.data(), gate.data(), kept);
+  }
+  std::vector<float> down = readDown(layer), norms(static_cast<size_t>(f));
+  for (size_t i = 0; i < down.size(); ++i)
+    norms[i % static_cast<size_t>(f)] += down[i] * down[i];
+  for (float &norm : norms)
+    norm = std::sqrt(norm);
+  fit.solve(norms);
+  std::vector<float> a(static_cast<size_t>(f * options.rank));
+  std::vector<float> b(static_cast<size_t>(options.rank * d));
+  fit.factors(options.rank, a.data(), b.data());
+  lowRank.emplace(runner.context(), f, d, options.rank, std::move(a),
+                  std::move(b));
+}
+
+std::vector<float> Calibrator::Impl::readDown(uint64_t layer) const {
+  std::vector<float> down(static_cast<size_t>(d * f));
+  checkpoint.tensors().readF32(checkpoint.weights().layers[layer].downProj, 0,
+                               static_cast<uint64_t>(d), down.data());
+  return down;
+}
+
 RowStatistics Calibrator::Impl::statistics(Part &part, uint64_t layer) {
   RowStatistics sums(runner.context(), static_cast<int64_t>(text.rowIds.size()),
                      f, fmt::format("layer {}", layer));
   std::vector<int32_t> index;
   for (const TokenStream::Step &step : part.stream.steps) {
-    runner.taps(layer, part.at(step), step.count, gate.data(), up.data());
+    taps(part, step, layer);
     auto rows = part.rows(step);
     auto counted = part.counted(step);
     index.assign(rows.begin(), rows.end());
@@ -263,7 +330,7 @@ void Calibrator::Impl::chooseShrinkage(RowFit &rows, Part &part,
                                        uint64_t layer) {
   RowErrors errors(rows, options.shrinkages);
   for (const TokenStream::Step &step : part.stream.steps) {
-    runner.taps(layer, part.at(step), step.count, gate.data(), up.data());
+    taps(part, step, layer);
     auto counted = part.counted(step);
     std::vector<int32_t> index;
     for (int64_t i = 0; i < step.count; ++i)
@@ -283,9 +350,8 @@ void Calibrator::Impl::chooseShrinkage(RowFit &rows, Part &part,
 void Calibrator::Impl::propagate(const RowFit &rows, Part &part, uint64_t layer,
                                  bool leaveOneOut) {
   for (const TokenStream::Step &step : part.stream.steps) {
-    runner.taps(layer, part.at(step), step.count, gate.data(), up.data());
-    rows.apply(positions(part, step, leaveOneOut),
-               {nullptr, gated.data(), nullptr});
+    taps(part, step, layer);
+    applyRows(rows, positions(part, step, leaveOneOut));
     runner.project(layer, part.at(step), gated.data(), step.count,
                    hidden.data());
     std::copy_n(hidden.data(), step.count * d, part.at(step));
@@ -306,9 +372,8 @@ void Calibrator::Impl::chooseRidge(NormalEquations &equations,
   std::vector<std::vector<float>> products, targets;
   double outputs = 0, before = 0;
   for (const TokenStream::Step &step : choose.stream.steps) {
-    runner.taps(layer, choose.at(step), step.count, gate.data(), up.data());
-    rows.apply(positions(choose, step, false),
-               {nullptr, gated.data(), error.data()});
+    taps(choose, step, layer);
+    applyRows(rows, positions(choose, step, false));
     runner.product(layer, error.data(), step.count, target.data());
     runner.product(layer, gated.data(), step.count, hidden.data());
     auto counted = choose.counted(step);
@@ -354,9 +419,8 @@ std::vector<float> Calibrator::Impl::refitDown(const RowFit &rows, Part &fit,
   NormalEquations equations(runner.context(), f, d,
                             fmt::format("layer {}", layer));
   for (const TokenStream::Step &step : fit.stream.steps) {
-    runner.taps(layer, fit.at(step), step.count, gate.data(), up.data());
-    rows.apply(positions(fit, step, /*leaveOneOut=*/true),
-               {nullptr, gated.data(), error.data()});
+    taps(fit, step, layer);
+    applyRows(rows, positions(fit, step, /*leaveOneOut=*/true));
     runner.product(layer, error.data(), step.count, target.data());
     auto counted = fit.counted(step);
     int64_t kept = keepCounted(counted, gated.data(), f);
@@ -365,9 +429,7 @@ std::vector<float> Calibrator::Impl::refitDown(const RowFit &rows, Part &fit,
   }
   std::vector<float> update(static_cast<size_t>(d * f));
   chooseRidge(equations, rows, choose, figures, update);
-  std::vector<float> down(update.size());
-  checkpoint.tensors().readF32(checkpoint.weights().layers[layer].downProj, 0,
-                               static_cast<uint64_t>(d), down.data());
+  std::vector<float> down = readDown(layer);
   for (size_t i = 0; i < down.size(); ++i)
     down[i] += update[i];
   return down;
@@ -379,7 +441,12 @@ void Calibrator::Impl::convertLayer(
   Part &fit = *parts[0], &choose = *parts[1];
   CalibratedLayer figures;
   figures.layer = layer;
+  lowRank.reset();
   RowFit rows = fitRows(fit, layer);
+  if (options.rank > 0) {
+    fitLowRank(rows, fit, layer);
+    rows = fitRows(fit, layer);
+  }
   chooseShrinkage(rows, choose, layer);
   figures.shrinkage = rows.shrinkage();
   std::vector<float> down = refitDown(rows, fit, choose, figures);
@@ -390,7 +457,7 @@ void Calibrator::Impl::convertLayer(
   runner.restoreDown(layer);
   NormedEmbeddings embeddings(checkpoint, layer);
   CalibratedRows table(rows, embeddings, text.rowIds, d);
-  onLayer({figures, table, down});
+  onLayer({figures, table, down, lowRank ? &*lowRank : nullptr});
 }
 
 //===----------------------------------------------------------------------===//
@@ -410,7 +477,7 @@ int64_t CalibrationMemory::total() const {
 
 CalibrationMemory Calibrator::plan(const ModelConfig &config,
                                    const LayerRunner &runner,
-                                   const CalibrationText &text) {
+                                   const CalibrationText &text, int64_t rank) {
   const int64_t number = sizeof(float);
   int64_t d = static_cast<int64_t>(config.hiddenSize);
   int64_t f = static_cast<int64_t>(config.intermediateSize);
@@ -424,13 +491,16 @@ CalibrationMemory Calibrator::plan(const ModelConfig &config,
       (fit + choose + std::max(choose, text.check.places())) * d * number;
   memory.statistics = sumOfBytes(
       {RowFit::bytes(ids, f, d), RowFit::fitBytes(f, d), ids * d * number});
+  if (rank > 0)
+    memory.statistics = sumOfBytes({memory.statistics, LowRankFit::bytes(f, d),
+                                    LowRankFit::solutionBytes(f, d)});
   // Products and targets of `choose`; the best update, the one that is tried,
   // W_down with it, and the same packed.
   memory.refit = sumOfBytes({NormalEquations::bytes(f, d),
                              choose * (f + d) * number, 4 * d * f * number});
   memory.steps =
       sumOfBytes({runs.arena, runs.cache,
-                  runner.maxStepTokens() * (2 * d + 4 * f) * number});
+                  runner.maxStepTokens() * (3 * d + 5 * f) * number});
   return memory;
 }
 
@@ -440,6 +510,7 @@ Calibrator::measureSensitivities(const std::function<void(double)> &done) {
   Part changed(impl->text.choose, impl->d);
   impl->embed(fit);
   impl->embed(choose);
+  impl->lowRank.reset();
   Sensitivities result;
   for (uint64_t layer = 0; layer < impl->layerCount(); ++layer) {
     impl->attention(fit, layer);

@@ -12,6 +12,7 @@
 #include "LayerRunner.h"
 #include "TableRows.h"
 
+#include "stem/Calibration/LowRankTerm.h"
 #include "stem/Calibration/RowFit.h"
 
 #include <cstdint>
@@ -24,7 +25,8 @@
 namespace stem {
 
 struct CalibrationOptions {
-  std::vector<double> shrinkages = {1, 4, 16};     ///< k to choose from
+  std::vector<double> shrinkages = {1, 4, 16}; ///< k to choose from
+  int64_t rank = 0; ///< of the low-rank term; 0: none
   std::vector<double> ridges = {1e-3, 1e-2, 1e-1}; ///< of W_down
 };
 
@@ -43,6 +45,7 @@ struct ConvertedLayer {
   const CalibratedLayer &figures;
   TableRows &rows;             ///< of all ids
   std::span<const float> down; ///< the new W_down, d x F
+  const LowRankTerm *lowRank;  ///< null: none
 };
 
 /// Bytes by purpose, known before they are allocated; the most that is held at
@@ -67,7 +70,7 @@ public:
   /// What a Calibrator will hold, the runner included.
   static CalibrationMemory plan(const ModelConfig &config,
                                 const LayerRunner &runner,
-                                const CalibrationText &text);
+                                const CalibrationText &text, int64_t rank);
 
   /// What each layer's conversion alone adds to the mean negative
   /// log-likelihood of `choose` (W_down as it is); dense in the end is `base`.

@@ -35,7 +35,7 @@ namespace {
 
 constexpr const char *footer = R"(Examples:
   stem-run convert dense stem --calibrate=a.txt --calibrate=b.txt
-  stem-run convert dense stem --calibrate=a.txt --layers=auto:15
+  stem-run convert dense stem --calibrate=a.txt --layers=auto:15 --mix-rank=64
   stem-run convert dense stem --layers=2,5,8 --init=embedding
   stem-run convert model.gguf stem --layers=all --init=xavier --seed=7
 
@@ -89,7 +89,8 @@ private:
                  const std::function<void(uint64_t)> &onBytes);
   void writeInitialTables();
   void writeCalibrated();
-  void writeDown(const ConvertedLayer &layer);
+  std::vector<TensorInfo> fittedMatrices(uint64_t layer) const;
+  void writeFittedMatrices(const ConvertedLayer &layer);
   void report(double seconds) const;
   void printCosts(const ModelCost &before, const ModelCost &after) const;
 
@@ -243,15 +244,42 @@ void Convert::declareTables() {
     const std::string file =
         fmt::format("stem-table-{:03}.safetensors", planned.layer);
     writer.addTensor({table.name, rowType, table.shape}, file);
-    if (!isCalibrated()) {
+    if (!isCalibrated())
       bytesToWrite += table.bytes;
-    } else {
-      const TensorInfo &down = checkpoint.tensors().get(
-          checkpoint.weights().layers[planned.layer].downProj);
-      writer.addTensor({down.name, types.typeOf(down), down.shape}, file);
-    }
+    for (const TensorInfo &matrix : fittedMatrices(planned.layer))
+      writer.addTensor({matrix.name, matrix.dtype, matrix.shape}, file);
     tables.push_back(std::move(table));
   }
+}
+
+/// What calibration fits beside the rows: the factors of the low-rank term, if
+/// there is one, and W_down.
+std::vector<TensorInfo> Convert::fittedMatrices(uint64_t layer) const {
+  if (!isCalibrated())
+    return {};
+  const ModelConfig &config = checkpoint.config();
+  TensorInfo down =
+      checkpoint.tensors().get(checkpoint.weights().layers[layer].downProj);
+  const DType type = types.typeOf(down);
+  const uint64_t rank = static_cast<uint64_t>(arguments.calibration.rank);
+  std::vector<TensorInfo> matrices;
+  if (rank > 0) {
+    matrices.push_back({layerTensorName(layer, "mlp.up_mix.a.weight"),
+                        type,
+                        {config.intermediateSize, rank},
+                        0,
+                        {}});
+    matrices.push_back({layerTensorName(layer, "mlp.up_mix.b.weight"),
+                        type,
+                        {rank, config.hiddenSize},
+                        0,
+                        {}});
+  }
+  down.dtype = type;
+  matrices.push_back(std::move(down));
+  for (TensorInfo &matrix : matrices)
+    matrix.bytes = dtypeBytes(type, matrix.elements()).value();
+  return matrices;
 }
 
 std::string Convert::provenance() const {
@@ -284,6 +312,8 @@ StemSection Convert::section() const {
   stem.layers.insert(stem.layers.end(), layers.begin(), layers.end());
   std::sort(stem.layers.begin(), stem.layers.end());
   stem.rowDType = dtypeConfigName(rowType);
+  if (isCalibrated())
+    stem.rank = static_cast<uint64_t>(arguments.calibration.rank);
   stem.provenance = provenance();
   return stem;
 }
@@ -310,6 +340,13 @@ ModelCost Convert::costAfter() const {
     layer.upBias.clear();
     layer.upTable = tables[i].name;
     sizes[tables[i].name] = tables[i];
+    const std::vector<TensorInfo> matrices = fittedMatrices(layers[i]);
+    for (const TensorInfo &matrix : matrices)
+      sizes[matrix.name] = matrix;
+    if (matrices.size() > 1) {
+      layer.upMixA = matrices[0].name;
+      layer.upMixB = matrices[1].name;
+    }
   }
   return costOf(weights, sizes);
 }
@@ -363,18 +400,21 @@ void Convert::writeCalibrated() {
   size_t next = 0;
   calibration->convert(layers, [&](const ConvertedLayer &layer) {
     writeRows(tables[next++], layer.rows, [](uint64_t) {});
-    writeDown(layer);
+    writeFittedMatrices(layer);
   });
 }
 
-void Convert::writeDown(const ConvertedLayer &layer) {
-  const TensorInfo &down = checkpoint.tensors().get(
-      checkpoint.weights().layers[layer.figures.layer].downProj);
-  const DType type = types.typeOf(down);
-  std::vector<std::byte> bytes(bytesAs(down, type));
-  encodeChecked(down.name, type, layer.down, bytes.data(), rounding,
-                "convert fewer layers or give more text");
-  writer.write(bytes);
+void Convert::writeFittedMatrices(const ConvertedLayer &layer) {
+  std::vector<std::span<const float>> values = {layer.down};
+  if (layer.lowRank)
+    values = {layer.lowRank->a(), layer.lowRank->b(), layer.down};
+  const std::vector<TensorInfo> matrices = fittedMatrices(layer.figures.layer);
+  for (size_t i = 0; i < matrices.size(); ++i) {
+    std::vector<std::byte> bytes(matrices[i].bytes);
+    encodeChecked(matrices[i].name, matrices[i].dtype, values[i], bytes.data(),
+                  rounding, "convert fewer layers or give more text");
+    writer.write(bytes);
+  }
 }
 
 void Convert::run() {
@@ -473,6 +513,10 @@ void checkCalibration(const ConvertArguments &arguments) {
                      "of --init need none and ruin a trained model)");
   if (isCalibrated)
     return;
+  if (arguments.calibration.rank > 0)
+    throw UsageError(fmt::format("--mix-rank is for --init=calibrated, not for "
+                                 "--init={}",
+                                 arguments.init.kind));
   if (!arguments.calibration.texts.empty())
     throw UsageError(fmt::format("--calibrate is for --init=calibrated, not "
                                  "for --init={}",
@@ -518,6 +562,11 @@ void addCalibrationOptions(CLI::App &command, CalibrationArguments &arguments) {
       .add_option("--calibrate-tokens", arguments.tokens,
                   "Tokens to take from the texts (default: 50000)")
       ->check(CLI::Range(int64_t(8192), int64_t(10'000'000)));
+  command
+      .add_option("--mix-rank", arguments.rank,
+                  "Rank of a low-rank map of the hidden state that is added "
+                  "to the rows (default: 0, none)")
+      ->check(CLI::Range(int64_t(0), int64_t(1) << 20));
 }
 
 } // namespace

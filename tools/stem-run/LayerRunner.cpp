@@ -218,9 +218,10 @@ void LayerRunner::feedForward(uint64_t layer, const float *middle,
 }
 
 void LayerRunner::taps(uint64_t layer, const float *middle, int64_t count,
-                       float *gate, float *up) {
+                       float *hidden, float *gate, float *up) {
   impl->run(impl->entryOf("taps", layer), layer, count,
             {{"middle", impl->hidden(middle, count)},
+             {"hidden", impl->hidden(hidden, count)},
              {"gate", impl->wide(gate, count)},
              {"up", impl->wide(up, count)}});
 }

@@ -47,9 +47,9 @@ public:
   /// The layer's dense FFN.
   void feedForward(uint64_t layer, const float *middle, int64_t count,
                    float *out);
-  /// SiLU(gate) and up.
-  void taps(uint64_t layer, const float *middle, int64_t count, float *gate,
-            float *up);
+  /// What enters the FFN's matrices (tokens x d), SiLU(gate) and up.
+  void taps(uint64_t layer, const float *middle, int64_t count, float *hidden,
+            float *gate, float *up);
   /// W_down z.
   void product(uint64_t layer, const float *z, int64_t count, float *out);
   /// middle + W_down z + b.

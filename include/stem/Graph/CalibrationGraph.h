@@ -39,7 +39,8 @@ struct CalibrationGraph {
 ///
 ///   attention_K: (x, positions, sequences, cache, middle : T x d) -> middle
 ///   ffn_K: (middle, out : T x d) -> out
-///   taps_K: (middle, gate : T x F, up : T x F) -> SiLU(gate), up
+///   taps_K: (middle, hidden : T x d, gate : T x F, up : T x F)
+///     -> norm(middle), SiLU(gate), up
 ///   product_K: (z : T x F, out : T x d) -> W_down z
 ///   project_K: (middle, z : T x F, out : T x d) -> middle + W_down z + b
 ///

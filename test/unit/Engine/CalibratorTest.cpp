@@ -176,7 +176,8 @@ TEST_P(CalibratorTest, RowsAreFittedOrThePrior) {
     std::vector<float> up(gate.size());
     bench.runner.embed(fit.step(step).ids, x.data());
     bench.runner.attention(0, fit.step(step), x.data(), middle.data());
-    bench.runner.taps(0, middle.data(), step.count, gate.data(), up.data());
+    bench.runner.taps(0, middle.data(), step.count, x.data(), gate.data(),
+                      up.data());
     std::vector<int32_t> index;
     for (int64_t i = step.begin; i < step.begin + step.count; ++i)
       index.push_back(fit.counted[i] ? fit.rows[i] : -1);

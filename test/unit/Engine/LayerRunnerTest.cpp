@@ -106,7 +106,8 @@ TEST_P(LayerRunnerTest, TapsMakeTheFeedForwardBlock) {
   for (uint64_t layer = 0; layer < kLayers; ++layer) {
     states.attention(layer);
     states.feedForward(layer);
-    runner.taps(layer, states.middle.data(), count, gate.data(), up.data());
+    runner.taps(layer, states.middle.data(), count, product.data(), gate.data(),
+                up.data());
     for (size_t i = 0; i < gate.size(); ++i)
       gate[i] *= up[i];
     runner.project(layer, states.middle.data(), gate.data(), count,
