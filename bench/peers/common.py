@@ -59,13 +59,20 @@ def imported(dtype):
     return folder
 
 
+CALIBRATION = [
+    "--calibrate-tokens=8192", "--calibrate=" + os.path.join(
+        ROOT, "models", "text", "king-james-genesis-exodus.txt")]
+
+
 def converted(init):
-    """The bf16 folder with tables in every third layer."""
+    """The bf16 folder with tables in every third layer; "mixed": calibrated,
+    with a low-rank term."""
     folder = os.path.join(RESULTS, f"smollm2-{init}")
+    options = ([*CALIBRATION, "--mix-rank=16"] if init == "mixed"
+               else [f"--init={init}"])
     if not os.path.exists(os.path.join(folder, "config.json")):
         stem_run("convert", imported("bf16"), folder, "--layers=1/3",
-                 f"--init={init}", f"--threads={THREADS}", "--force",
-                 compiles=False)
+                 f"--threads={THREADS}", "--force", *options, compiles=False)
     return folder
 
 

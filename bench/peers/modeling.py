@@ -169,6 +169,9 @@ def check_refusal(results, folder, name):
                     said is not None, "True", said is not None, message=said)
 
 
+INITS = "row-mean", "embedding", "mixed"
+
+
 def main():
     args = common.arguments(__doc__).parse_args()
     torch.set_num_threads(common.THREADS)
@@ -176,7 +179,7 @@ def main():
                           os.path.join(common.RESULTS, "modules"))
     results = common.Results("modeling")
     check_golden(results)
-    for init in ("row-mean",) if args.quick else ("row-mean", "embedding"):
+    for init in INITS[:1] if args.quick else INITS:
         folder = common.converted(init)
         model = load(folder)
         with torch.inference_mode():
@@ -186,8 +189,9 @@ def main():
         check_refusal(results, folder, init)
         del model
         gc.collect()
-    shutil.rmtree(os.path.join(common.RESULTS, "smollm2-embedding"),
-                  ignore_errors=True)
+    for init in INITS[1:]:
+        shutil.rmtree(os.path.join(common.RESULTS, f"smollm2-{init}"),
+                      ignore_errors=True)
     sys.exit(0 if results.write() else 1)
 
 
