@@ -68,7 +68,7 @@ private:
   }
 
   /// An entry whose outputs `body` makes of the arguments.
-  void buildEntry(const std::string &name, ArrayRef<EntryArgument> arguments,
+  void buildEntry(const std::string &name, ArrayRef<GraphArgument> arguments,
                   function_ref<SmallVector<Value>(ValueRange)> body) {
     func::FuncOp entry = createEntry(builder, loc, name, options.tokenTile,
                                      arguments, config.vocabSize);
@@ -78,10 +78,10 @@ private:
     func::ReturnOp::create(builder, loc, body(block->getArguments()));
   }
 
-  EntryArgument input(StringRef name, Type type) {
+  GraphArgument input(StringRef name, Type type) {
     return {name, type, "tokens"};
   }
-  EntryArgument output(StringRef name, Type type) {
+  GraphArgument output(StringRef name, Type type) {
     return {name, type, "tokens", /*isOutput=*/true};
   }
 

@@ -237,10 +237,10 @@ Value LayerBuilder::addProduct(Value x, Value z) {
 }
 
 func::FuncOp stem::createEntry(OpBuilder &builder, Location loc, StringRef name,
-                               int64_t tile, ArrayRef<EntryArgument> arguments,
+                               int64_t tile, ArrayRef<GraphArgument> arguments,
                                uint64_t vocabSize) {
   SmallVector<Type> inputs, results;
-  for (const EntryArgument &argument : arguments) {
+  for (const GraphArgument &argument : arguments) {
     inputs.push_back(argument.type);
     if (argument.isOutput)
       results.push_back(argument.type);

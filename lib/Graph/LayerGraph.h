@@ -145,7 +145,7 @@ private:
 };
 
 /// One argument of an entry.
-struct EntryArgument {
+struct GraphArgument {
   llvm::StringRef name;
   mlir::Type type;
   llvm::StringRef rows; ///< "tokens", "outputs" or none
@@ -156,7 +156,7 @@ struct EntryArgument {
 /// "labels" lie below `vocabSize`, "output_rows" numbers tokens.
 mlir::func::FuncOp createEntry(mlir::OpBuilder &builder, mlir::Location loc,
                                llvm::StringRef name, int64_t tile,
-                               llvm::ArrayRef<EntryArgument> arguments,
+                               llvm::ArrayRef<GraphArgument> arguments,
                                uint64_t vocabSize);
 
 /// `name`(x, positions, sequences, cos, sin, cache, layer, weights..., and for

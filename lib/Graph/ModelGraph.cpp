@@ -199,10 +199,10 @@ private:
   /// An entry on the tokens, the vector `extra` and the cache. `finish` makes
   /// `output` of the residual stream, the final norm's weight and the
   /// arguments.
-  void buildEntry(StringRef name, int64_t tile, EntryArgument extra,
-                  EntryArgument output,
+  void buildEntry(StringRef name, int64_t tile, GraphArgument extra,
+                  GraphArgument output,
                   function_ref<Value(Value, Value, ValueRange)> finish) {
-    EntryArgument cache{"cache", KVCacheType::get(builder.getContext()), ""};
+    GraphArgument cache{"cache", KVCacheType::get(builder.getContext()), ""};
     func::FuncOp entry = createEntry(builder, loc, name, tile,
                                      {{"ids", types.ids(), "tokens"},
                                       {"positions", types.ids(), "tokens"},

@@ -277,8 +277,8 @@ TEST(CalibratorPlan, CountsWhatIsHeld) {
   more.insert(more.end(), fitWindows.begin(), fitWindows.end());
   Bench large(goldenFolder("llama_gqa"), more);
   const auto plan = [](const Bench &bench) {
-    return Calibrator::plan(bench.checkpoint.config(), bench.runner,
-                            bench.text);
+    return Calibrator::plan(bench.checkpoint.config(), bench.runner, bench.text,
+                            0);
   };
   const CalibrationMemory a = plan(small), b = plan(large);
   EXPECT_EQ(a.states, (28 + 3 + 3) * 128 * kHidden * 4);
