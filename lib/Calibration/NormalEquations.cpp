@@ -36,10 +36,15 @@ void NormalEquations::solve(double ridge, float *update) {
          ridge);
   finish();
   SpdFactor factor(sums.gram(), ffn);
+  // Where nothing enters W_down, no W_down is better than another.
+  if (positions() > 0 && factor.meanDiagonal() == 0) {
+    std::fill_n(update, hidden * ffn, 0.0f);
+    return;
+  }
   if (!factor.factor(ridge))
     fail("{}: the sum of z zᵀ over {} positions ({} dimensions, mean of the "
          "diagonal {:g}) with a ridge of {:g} is not positive definite: "
-         "calibrate on more text or choose a larger ridge",
+         "calibrate on more text",
          name, positions(), ffn, factor.meanDiagonal(), ridge);
   factor.solveTransposed(context, sums.cross(), hidden, update);
 }
