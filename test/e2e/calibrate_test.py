@@ -72,6 +72,28 @@ class CalibrateTest(ModelTest):
         self.assertEqual([entry for entry in os.listdir(self.folder)
                           if name in entry], [])
 
+    def test_evaluating_on_its_text(self):
+        out, _ = self.convert("--layers=1")
+        other = self.write("other.txt", "Another text, and a short one.")
+        words = "were fitted on this text"
+        for model, text, expected in ((out, self.text, 1), (out, other, 0),
+                                      (self.small, self.text, 0)):
+            result = stem_run("eval", model, f"--text={text}")
+            self.assertEqual(result.stderr.count(words), expected)
+        result = stem_run("eval", self.small, f"--against={out}",
+                          f"--text={self.text}")
+        self.assertEqual(result.stderr.count(words), 1)
+        # A provenance that another program wrote is no error.
+        path = os.path.join(out, "config.json")
+        with open(path) as file:
+            config = json.load(file)
+        for calibration in 3, [], {"texts": 3}, {"texts": [3, {"sha256": 3}]}:
+            config["stem"]["provenance"] = {"calibration": calibration}
+            with open(path, "w") as file:
+                json.dump(config, file)
+            result = stem_run("eval", out, f"--text={other}")
+            self.assertNotIn(words, result.stderr)
+
     # ---- What the folder holds ----
 
     def test_report_and_folder(self):

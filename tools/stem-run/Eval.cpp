@@ -12,6 +12,7 @@
 #include "Tokenizing.h"
 #include "stem/Runtime/Arena.h"
 #include "stem/Support/Format.h"
+#include "stem/Target/Hash.h"
 
 #include <algorithm>
 #include <cmath>
@@ -105,6 +106,7 @@ std::vector<EvalFile> stem::readFiles(const EvalArguments &arguments,
     EvalFile file;
     file.path = path;
     file.bytes = text.size();
+    file.sha256 = hashText(text);
     file.ids = encodeText(tokenizer, {&part, 1}, /*addSpecialTokens=*/true,
                           path, "; --special makes them tokens");
     if (file.ids.size() < 2)
@@ -115,6 +117,32 @@ std::vector<EvalFile> stem::readFiles(const EvalArguments &arguments,
   for (EvalFile &file : files)
     file.windows = makeWindows(file.ids, context, stride);
   return files;
+}
+
+/// The texts that stem.provenance names, as far as it is what convert writes.
+static Json calibrationTexts(const ModelConfig &config) {
+  if (!config.stem || config.stem->provenance.empty())
+    return Json::array();
+  Json value = Json::parse(config.stem->provenance);
+  for (const char *key : {"calibration", "texts"}) {
+    if (!value.is_object() || !value.contains(key))
+      return Json::array();
+    value = Json(value[key]);
+  }
+  return value.is_array() ? value : Json::array();
+}
+
+void stem::warnOfCalibrationTexts(const Checkpoint &checkpoint,
+                                  const std::vector<EvalFile> &files) {
+  const Json texts = calibrationTexts(checkpoint.config());
+  for (const EvalFile &file : files)
+    for (const Json &text : texts)
+      if (text.is_object() && text.contains("sha256") &&
+          text["sha256"] == file.sha256)
+        printWarning(fmt::format(
+            "{}: the tables of {} were fitted on this text, so that its figure "
+            "says little of other texts",
+            file.path, checkpoint.path().string()));
 }
 
 /// Windows in groups that fill one call, so that progress can be told.
@@ -171,6 +199,7 @@ void stem::evaluateTexts(const EvalArguments &arguments) {
       chooseProtocol(arguments, checkpoint.config(), tokenizer);
   const std::vector<EvalFile> files =
       readFiles(arguments, tokenizer, protocol.context, protocol.stride);
+  warnOfCalibrationTexts(checkpoint, files);
   const EngineOptions options = scoreOptions(arguments, protocol);
   const auto engine = createEngine(checkpoint, options);
   size_t total = 0, done = 0;

@@ -37,6 +37,7 @@ struct EvalArguments {
 struct EvalFile {
   std::string path;
   uint64_t bytes = 0;
+  std::string sha256;
   std::vector<int32_t> ids;
   std::vector<Window> windows;
 };
@@ -45,6 +46,10 @@ struct EvalFile {
 std::vector<EvalFile> readFiles(const EvalArguments &arguments,
                                 const Tokenizer &tokenizer, int64_t context,
                                 int64_t stride);
+
+/// Warns of each file that the model's tables were fitted on.
+void warnOfCalibrationTexts(const Checkpoint &checkpoint,
+                            const std::vector<EvalFile> &files);
 
 /// --text: perplexity of one model.
 void evaluateTexts(const EvalArguments &arguments);

@@ -120,6 +120,8 @@ Comparison::Comparison(const EvalArguments &arguments)
   const Tokenizer second =
       requireTokenizer(other, "--against compares on text");
   checkSameTokens(second);
+  for (const Checkpoint *model : {&own, &other})
+    warnOfCalibrationTexts(*model, files);
   EvalArguments same = arguments;
   same.context = protocol.context;
   chooseProtocol(same, other.config(), second);
