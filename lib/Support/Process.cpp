@@ -74,8 +74,9 @@ void onSignal(int signal, siginfo_t *info, void *) {
   const Event event{signal, signal == SIGBUS ? info->si_addr : nullptr};
   const bool isSent = ::write(eventPipe[1], &event, sizeof(event)) > 0;
   // To return would be to read there again.
-  while (isSent && signal == SIGBUS)
-    ::pause();
+  if (isSent && signal == SIGBUS)
+    for (;;)
+      ::pause();
   errno = saved;
 }
 

@@ -170,7 +170,7 @@ TEST(ModelFolder, forceSparesWhatStemDidNotWrite) {
   EXPECT_ERROR(ModelFolderWriter(out), "choose another name");
   for (int i = 0; i < 7; ++i)
     fs::remove(out / fmt::format("notes{}\x1b.txt", i));
-  ModelFolderWriter(out, {.force = true});
+  const ModelFolderWriter ours(out, {.force = true});
   // A folder under the name of one of the files.
   fs::remove(out / "config.json");
   fs::create_directory(out / "config.json");

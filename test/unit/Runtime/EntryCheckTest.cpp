@@ -168,8 +168,8 @@ struct Fault {
   std::string message;
 };
 
-void PrintTo(const Fault &fault, std::ostream *stream) {
-  *stream << fault.message;
+std::ostream &operator<<(std::ostream &stream, const Fault &fault) {
+  return stream << fault.message;
 }
 
 class EntryCheckFault : public testing::TestWithParam<Fault> {};
