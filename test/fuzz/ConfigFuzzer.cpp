@@ -15,7 +15,11 @@ using namespace stem;
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   const std::string_view text(reinterpret_cast<const char *>(data), size);
   try {
-    generationEndTokens(text, "fuzz");
+    ModelConfig model;
+    model.vocabSize = 1000;
+    for (const int64_t id : generationEndTokens(text, "fuzz", model))
+      if (id < 0 || id >= 1000)
+        __builtin_trap();
   } catch (const Error &) {
   }
   try {
