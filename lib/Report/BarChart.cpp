@@ -183,13 +183,13 @@ std::string BarDrawing::categoryAxis() const {
 
 std::string BarDrawing::keys() const {
   const auto key = [](size_t colour) {
-    return fmt::format("<rect class=\"bar {}\" x=\"8\" y=\"1\" width=\"12\" "
+    return fmt::format("<rect class=\"bar {}\" x=\"4\" y=\"1\" width=\"12\" "
                        "height=\"10\"/>",
                        colourClass(colour));
   };
   if (!chart.marked.empty())
     return legend({{key(0), chart.series[0].name},
-                   {key(1) + mark(24, 11), chart.markedName}});
+                   {key(1) + mark(23, 11), chart.markedName}});
   if (chart.series.size() == 1)
     return "";
   std::vector<LegendEntry> entries;

@@ -22,24 +22,10 @@ using Point = LineChart::Point;
 
 /// Beyond this a series is drawn by extremes: more would lie on one pixel.
 constexpr size_t mostPoints = 1200;
+/// Stretches of the horizontal axis, each with a least and a greatest value.
+constexpr double stretches = 600;
 /// Beyond this points have no marks of their own.
 constexpr size_t mostMarks = 100;
-
-/// The least and the greatest of every `size` points, in their order.
-std::vector<Point> extremes(const std::vector<Point> &points, size_t size) {
-  const auto below = [](const Point &a, const Point &b) { return a.y < b.y; };
-  std::vector<Point> kept;
-  for (size_t i = 0; i < points.size(); i += size) {
-    const auto begin = points.begin() + static_cast<std::ptrdiff_t>(i);
-    const auto end =
-        begin + static_cast<std::ptrdiff_t>(std::min(size, points.size() - i));
-    const auto [least, greatest] = std::minmax_element(begin, end, below);
-    kept.push_back(*std::min(least, greatest));
-    if (least != greatest)
-      kept.push_back(*std::max(least, greatest));
-  }
-  return kept;
-}
 
 /// Points without a gap between them.
 using Run = std::vector<Point>;
@@ -49,6 +35,27 @@ struct Curve {
   std::vector<Run> runs;
   size_t points = 0;
 };
+
+/// The least and the greatest of the points in each stretch of the axis, in
+/// their order.
+Run extremes(const Run &run, const Scale &scale) {
+  const auto stretch = [&](const Point &point) {
+    return std::floor(scale.position(point.x) * stretches);
+  };
+  const auto below = [](const Point &a, const Point &b) { return a.y < b.y; };
+  Run kept;
+  for (auto begin = run.begin(); begin != run.end();) {
+    const auto end = std::find_if(begin, run.end(), [&](const Point &point) {
+      return stretch(point) != stretch(*begin);
+    });
+    const auto [least, greatest] = std::minmax_element(begin, end, below);
+    kept.push_back(*std::min(least, greatest));
+    if (least != greatest)
+      kept.push_back(*std::max(least, greatest));
+    begin = end;
+  }
+  return kept;
+}
 
 /// Series are told apart by colour, dashes and marks.
 std::string markPath(size_t series, double x, double y) {
@@ -69,7 +76,6 @@ public:
   std::string render();
 
 private:
-  void measure();
   Curve measure(const LineChart::Series &series);
   std::string draw(size_t index) const;
   std::string mark(size_t index, const Point &point) const;
@@ -115,16 +121,6 @@ Curve LineDrawing::measure(const LineChart::Series &series) {
   return curve;
 }
 
-/// Curves that need it are thinned once all their points are measured.
-void LineDrawing::measure() {
-  for (const LineChart::Series &series : chart.series) {
-    Curve &curve = curves.emplace_back(measure(series));
-    if (curve.points > mostPoints)
-      for (Run &run : curve.runs)
-        run = extremes(run, 2 * curve.points / mostPoints + 1);
-  }
-}
-
 std::string LineDrawing::mark(size_t index, const Point &point) const {
   return fmt::format("<path class=\"mark {}\" d=\"{}\"><title>{}: {} at {}"
                      "</title></path>\n",
@@ -159,7 +155,7 @@ std::string LineDrawing::horizontalAxis() const {
                svgText(x, box.bottom + 17, "tick middle", tick.text());
   }
   return drawing + svgText((box.left + box.right) / 2, box.bottom + 36,
-                           "label middle", chart.x.label);
+                           "label middle", axisLabel(chart.x));
 }
 
 std::string LineDrawing::keys() const {
@@ -187,12 +183,17 @@ std::string LineDrawing::thinningNote() const {
 }
 
 std::string LineDrawing::render() {
-  measure();
+  for (const LineChart::Series &series : chart.series)
+    curves.push_back(measure(series));
   const std::string notes = omissionsX.notes() + omissionsY.notes();
   if (extentY.isEmpty())
     return emptyFigure(chart.title, "no values to draw", notes);
   scaleX = axisScale(chart.x, extentX);
   scaleY = axisScale(chart.y, extentY);
+  for (Curve &curve : curves)
+    if (curve.points > mostPoints)
+      for (Run &run : curve.runs)
+        run = extremes(run, *scaleX);
   constexpr double top = 30;
   box = {leftMargin(*scaleY), top, drawingWidth - 28, top + plotHeight};
   Figure figure;

@@ -48,9 +48,9 @@ void Page::paragraph(std::string_view text) {
 
 void Page::add(const Table &table) {
   if (table.rows.empty()) {
-    body += fmt::format(
-        "<p class=\"empty\">{}</p>\n",
-        table.title.empty() ? "No rows."
+    body += fmt::format("<p class=\"empty\">{}</p>\n",
+                        table.title.empty()
+                            ? "No rows."
                             : escapeMarkup(table.title) + ": no rows.");
     return;
   }

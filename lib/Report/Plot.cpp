@@ -87,6 +87,10 @@ Scale stem::axisScale(const Axis &axis, const Extent &extent) {
                             : Scale::linear(extent.low(), extent.high());
 }
 
+std::string stem::axisLabel(const Axis &axis) {
+  return axis.isLogarithmic ? axis.label + ", logarithmic" : axis.label;
+}
+
 double stem::leftMargin(const Scale &scale) {
   size_t longest = 0;
   for (const Tick &tick : scale.ticks())
@@ -109,7 +113,7 @@ std::string stem::svgLine(double x1, double y1, double x2, double y2,
 
 std::string stem::valueAxis(const Box &box, const Scale &scale,
                             const Axis &axis) {
-  std::string drawing = svgText(0, 12, "label", axis.label);
+  std::string drawing = svgText(0, 12, "label", axisLabel(axis));
   for (const Tick &tick : scale.ticks()) {
     const double y = box.y(scale.position(tick.value()));
     drawing += svgLine(box.left, y, box.right, y, "grid") +

@@ -68,6 +68,8 @@ std::string shortened(const std::string &text, size_t count);
 
 Scale axisScale(const Axis &axis, const Extent &extent);
 
+std::string axisLabel(const Axis &axis);
+
 /// Room for the numbers on the left.
 double leftMargin(const Scale &scale);
 

@@ -156,6 +156,7 @@ TEST(BarChart, holdsForAnyValues) {
 /// The shortest bar on a logarithmic axis has a length.
 TEST(BarChart, logarithmicBarsAreSeen) {
   const std::string figure = checked(bars({10, 100}, true));
+  EXPECT_TRUE(contains(figure, ">nats, logarithmic</text>"));
   for (const double height : attributes(figure, "rect", "height"))
     EXPECT_GT(height, 10);
 }
@@ -246,26 +247,55 @@ TEST(LineChart, logarithmicAxisSpacesDecadesEvenly) {
   EXPECT_NEAR(number(2) - number(4), number(4) - number(6), 0.02);
 }
 
+std::vector<LineChart::Point> longCurve() {
+  std::vector<LineChart::Point> points;
+  for (int i = 1; i < 100000; ++i)
+    points.push_back({double(i), 2 + 0.1 * std::sin(i)});
+  return points;
+}
+
+/// The corners of the first series.
+std::vector<LineChart::Point> drawnPoints(const std::string &figure) {
+  const std::string start = "class=\"line s0 d0\" d=\"";
+  const size_t from = figure.find(start) + start.size();
+  std::string path = figure.substr(from, figure.find('"', from) - from);
+  std::vector<LineChart::Point> points;
+  for (size_t at = 0; (at = path.find_first_of("ML", at)) != std::string::npos;
+       ++at)
+    points.push_back({std::stod(path.substr(at + 1)),
+                      std::stod(path.substr(path.find(' ', at)))});
+  return points;
+}
+
 /// A long run stays a small page, and its spikes stay in it.
 TEST(LineChart, thinsLongCurves) {
-  std::vector<LineChart::Point> points;
-  for (int i = 0; i < 100000; ++i)
-    points.push_back({double(i), 2 + 0.1 * std::sin(i)});
+  std::vector<LineChart::Point> points = longCurve();
   points[54321].y = 9;
   const std::string figure = checked(lines({points}));
   EXPECT_LT(figure.size(), 40000u);
   EXPECT_TRUE(contains(figure, "Curves of more than 1200 points"));
   EXPECT_EQ(occurrences(figure, "class=\"mark"), 0u);
-  const std::string start = "class=\"line s0 d0\" d=\"";
-  const size_t begin = figure.find(start);
-  ASSERT_NE(begin, std::string::npos);
-  const size_t from = begin + start.size();
-  const std::string path = figure.substr(from, figure.find('"', from) - from);
-  double top = 1000;
-  for (size_t at = 0; (at = path.find(' ', at)) != std::string::npos; ++at)
-    top = std::min(top, std::stod(path.substr(at + 1)));
-  EXPECT_LT(top, 100);
+  const std::vector<LineChart::Point> drawn = drawnPoints(figure);
+  EXPECT_GE(drawn.size(), 1200u);
+  EXPECT_LE(drawn.size(), 1202u);
+  EXPECT_EQ(std::count_if(drawn.begin(), drawn.end(),
+                          [](const auto &point) { return point.y < 100; }),
+            1);
   EXPECT_FALSE(contains(checked(lines({{{1, 1}}})), "Curves of more"));
+}
+
+/// On a logarithmic axis the first points lie far apart: all are drawn.
+TEST(LineChart, thinsByPlaceOnTheAxis) {
+  LineChart chart = lines({longCurve()});
+  chart.x.isLogarithmic = true;
+  const std::vector<LineChart::Point> drawn = drawnPoints(checked(chart));
+  EXPECT_LT(drawn.size(), 1202u);
+  const double decade = (drawn.back().x - drawn.front().x) / 5;
+  EXPECT_EQ(std::count_if(drawn.begin(), drawn.end(),
+                          [&](const auto &point) {
+                            return point.x < drawn.front().x + 0.99 * decade;
+                          }),
+            9);
 }
 
 } // namespace
