@@ -7,14 +7,18 @@
 
 #include "CalibrationText.h"
 
+#include "TextDocuments.h"
+#include "TextPassages.h"
 #include "Tokenizing.h"
 
 #include "stem/Graph/ModelGraph.h"
+#include "stem/Runtime/Philox.h"
 #include "stem/Support/Error.h"
 #include "stem/Target/Hash.h"
 
 #include <algorithm>
-#include <map>
+#include <deque>
+#include <numeric>
 #include <set>
 
 using namespace stem;
@@ -22,60 +26,187 @@ using namespace stem;
 namespace {
 
 constexpr int64_t kTile = GraphOptions().tokenTile;
-/// Of so many windows one goes to `choose` and one to `check`.
+/// Of so many documents or windows one goes to `choose` and one to `check`.
 constexpr size_t kDeal = 16;
+/// A last, shorter window of a part has so many tokens at least.
+constexpr size_t kLeastWindow = 64;
 
 using Ids = std::span<const int32_t>;
 
-/// `count` of the windows, evenly spread.
-std::vector<Ids> spread(const std::vector<Ids> &windows, size_t count) {
-  if (count >= windows.size())
-    return windows;
-  std::vector<Ids> chosen;
-  for (size_t i = 0; i < count; ++i)
-    chosen.push_back(windows[i * windows.size() / count]);
-  return chosen;
-}
+/// What is dealt out whole: a document or a window.
+struct Unit {
+  Ids ids;
+  int32_t source, document;
+};
 
 /// Appends windows, a step being as many as fit.
 class StreamBuilder {
 public:
-  StreamBuilder(TokenStream &stream, int64_t maxStepTokens)
-      : stream(stream), maxStepTokens(maxStepTokens) {}
+  StreamBuilder(TokenStream &stream, const CalibrationTextOptions &options)
+      : stream(stream), options(options) {}
 
-  void add(Ids window) {
-    int64_t count = static_cast<int64_t>(window.size());
-    int64_t padded = (count + kTile - 1) / kTile * kTile;
+  void append(const Unit &unit) {
+    source = unit.source;
+    ids.insert(ids.end(), unit.ids.begin(), unit.ids.end());
+    documents.resize(ids.size(), unit.document);
+  }
+
+  /// Cuts what one text gave into windows. Gives the tokens in them.
+  int64_t finish() {
+    const size_t size = static_cast<size_t>(options.window);
+    const int64_t before = stream.tokens;
+    for (size_t begin = 0; begin < ids.size(); begin += size) {
+      const size_t count = std::min(size, ids.size() - begin);
+      if (count == size || count >= kLeastWindow)
+        addWindow(begin, count);
+    }
+    ids.clear();
+    documents.clear();
+    return stream.tokens - before;
+  }
+
+private:
+  void addWindow(size_t begin, size_t size) {
+    const int64_t count = static_cast<int64_t>(size);
+    const int64_t padded = (count + kTile - 1) / kTile * kTile;
     if (stream.steps.empty() ||
-        stream.steps.back().count + padded > maxStepTokens) {
+        stream.steps.back().count + padded > options.maxStepTokens) {
       stream.steps.push_back({stream.places(), 0});
       sequence = 0;
     }
     for (int64_t i = 0; i < padded; ++i) {
-      bool isPadding = i >= count;
-      stream.ids.push_back(isPadding ? 0 : window[i]);
+      const bool isPadding = i >= count;
+      const size_t at = begin + static_cast<size_t>(i);
+      stream.ids.push_back(isPadding ? 0 : ids[at]);
       stream.positions.push_back(static_cast<int32_t>(i));
       stream.sequences.push_back(isPadding ? -1 : sequence);
-      stream.labels.push_back(i + 1 < count ? window[i + 1] : -100);
+      stream.labels.push_back(i + 1 < count ? ids[at + 1] : -100);
       stream.counted.push_back(!isPadding && i > 0);
+      stream.sources.push_back(isPadding ? -1 : source);
+      stream.documents.push_back(isPadding ? -1 : documents[at]);
     }
     ++sequence;
     stream.steps.back().count += padded;
     stream.tokens += count;
   }
 
-private:
   TokenStream &stream;
-  int64_t maxStepTokens;
-  int32_t sequence = 0;
+  const CalibrationTextOptions &options;
+  int32_t sequence = 0, source = 0;
+  std::vector<int32_t> ids, documents; ///< of `source`, not yet in windows
 };
 
-std::vector<Ids> cutWindows(const std::vector<int32_t> &ids, int64_t length) {
-  std::vector<Ids> windows;
-  size_t size = static_cast<size_t>(length);
+/// An order of n things that the seed draws; seed 0 leaves them as they are.
+std::vector<size_t> drawOrder(size_t n, uint64_t seed, uint64_t stream) {
+  std::vector<size_t> order(n);
+  std::iota(order.begin(), order.end(), 0);
+  for (size_t i = n; seed != 0 && i > 1; --i) {
+    const double draw = philoxUniform(seed, stream, i);
+    std::swap(order[i - 1],
+              order[static_cast<size_t>(draw * static_cast<double>(i))]);
+  }
+  return order;
+}
+
+/// Units until they hold `share` tokens, evenly from the whole order.
+std::vector<Unit> takeEvenly(const std::vector<Unit> &units,
+                             const std::vector<size_t> &order, int64_t share) {
+  const auto sizeOf = [](const Unit &unit) {
+    return static_cast<int64_t>(unit.ids.size());
+  };
+  int64_t total = 0;
+  for (const Unit &unit : units)
+    total += sizeOf(unit);
+  const int64_t target = std::min(share, total);
+  std::vector<Unit> result;
+  int64_t taken = 0, passed = 0;
+  for (size_t index : order) {
+    passed += sizeOf(units[index]);
+    if (taken * total >= target * passed)
+      continue;
+    result.push_back(units[index]);
+    taken += sizeOf(units[index]);
+  }
+  return result;
+}
+
+/// Deals the units of several texts out, counted on from text to text.
+class Dealer {
+public:
+  Dealer(const CalibrationTextOptions &options, CalibrationText &text)
+      : options(options), text(text) {}
+
+  void add(const TextSource &source, int64_t share);
+  void deal();
+
+private:
+  std::vector<Unit> documentsOf(const TextSource &source, int64_t share);
+  std::vector<Unit> windowsOf(const TextSource &source);
+
+  const CalibrationTextOptions &options;
+  CalibrationText &text;
+  std::deque<std::vector<int32_t>> joined; ///< texts without documents
+  std::vector<Unit> units;                 ///< to deal
+  int32_t documents = 0;                   ///< numbered so far
+};
+
+/// A sixteenth of the text's share at most of each, so that every part has
+/// some.
+std::vector<Unit> Dealer::documentsOf(const TextSource &source, int64_t share) {
+  const size_t most = static_cast<size_t>(
+      std::max<int64_t>(share / static_cast<int64_t>(kDeal), 1));
+  std::vector<Unit> result;
+  for (const std::vector<int32_t> &ids : source.documents)
+    result.push_back({Ids(ids).first(std::min(ids.size(), most)), 0, 0});
+  return result;
+}
+
+std::vector<Unit> Dealer::windowsOf(const TextSource &source) {
+  std::vector<int32_t> &ids = joined.emplace_back();
+  for (const std::vector<int32_t> &document : source.documents)
+    ids.insert(ids.end(), document.begin(), document.end());
+  const size_t size = static_cast<size_t>(options.window);
+  std::vector<Unit> result;
   for (size_t begin = 0; begin + size <= ids.size(); begin += size)
-    windows.push_back(Ids(ids).subspan(begin, size));
-  return windows;
+    result.push_back({Ids(ids).subspan(begin, size), 0, 0});
+  return result;
+}
+
+void Dealer::add(const TextSource &source, int64_t share) {
+  const size_t index = text.sources.size();
+  const bool isByDocument = source.documents.size() >= kDeal;
+  std::vector<Unit> all =
+      isByDocument ? documentsOf(source, share) : windowsOf(source);
+  for (Unit &unit : all) {
+    unit.source = static_cast<int32_t>(index);
+    unit.document = documents++;
+  }
+  const std::vector<Unit> taken =
+      takeEvenly(all, drawOrder(all.size(), options.seed, index), share);
+  units.insert(units.end(), taken.begin(), taken.end());
+  text.sources.push_back({source.name, source.sha256, source.tokens(), 0,
+                          static_cast<int64_t>(source.documents.size()),
+                          isByDocument ? "documents" : "windows"});
+}
+
+void Dealer::deal() {
+  const size_t size = std::min(units.size(), kDeal);
+  StreamBuilder fit(text.fit, options), choose(text.choose, options),
+      check(text.check, options);
+  const auto finish = [&](int32_t source) {
+    for (StreamBuilder *builder : {&fit, &choose, &check})
+      text.sources[static_cast<size_t>(source)].tokensTaken +=
+          builder->finish();
+  };
+  for (size_t i = 0; i < units.size(); ++i) {
+    const size_t place = i % size;
+    (place == size / 2   ? choose
+     : place == size - 1 ? check
+                         : fit)
+        .append(units[i]);
+    if (i + 1 == units.size() || units[i + 1].source != units[i].source)
+      finish(units[i].source);
+  }
 }
 
 void numberRows(CalibrationText &text) {
@@ -100,49 +231,110 @@ StepTokens TokenStream::step(const Step &step) const {
   return {part(ids), part(positions), part(sequences)};
 }
 
-CalibrationText stem::readCalibrationText(const CalibrationTextOptions &options,
-                                          const Tokenizer &tokenizer) {
-  CalibrationText text;
-  StreamBuilder fit(text.fit, options.maxStepTokens);
-  StreamBuilder choose(text.choose, options.maxStepTokens);
-  StreamBuilder check(text.check, options.maxStepTokens);
-  size_t files = options.files.size();
-  int64_t windowsOfAll = options.tokens / options.window;
-  if (static_cast<size_t>(windowsOfAll) < files)
-    fail("--calibrate-tokens={}: {} texts need {} at least, a window of {} "
-         "tokens each",
-         options.tokens, files, static_cast<int64_t>(files) * options.window,
-         options.window);
-  size_t dealt = 0;
-  for (size_t file = 0; file < files; ++file) {
-    std::string path = options.files[file].string();
-    std::string content = readText(path);
-    std::string hash = hashText(content);
-    for (const CalibrationSource &source : text.sources)
-      if (source.sha256 == hash)
+int64_t TextSource::tokens() const {
+  int64_t count = 0;
+  for (const std::vector<int32_t> &document : documents)
+    count += static_cast<int64_t>(document.size());
+  return count;
+}
+
+double CalibrationText::coverage() const {
+  std::vector<bool> seen(rowIds.size());
+  for (size_t i = 0; i < fit.rows.size(); ++i)
+    if (fit.counted[i])
+      seen[fit.rows[i]] = true;
+  int64_t known = 0, all = 0;
+  for (size_t i = 0; i < check.rows.size(); ++i)
+    if (check.counted[i]) {
+      ++all;
+      known += seen[check.rows[i]];
+    }
+  return static_cast<double>(known) / static_cast<double>(all);
+}
+
+/// A file's documents: of JSON lines each object, else what form feeds part.
+static std::vector<std::string> documentsOfFile(const std::string &path,
+                                                const std::string &content) {
+  if (isJsonLines(path))
+    return splitDocuments(path, content);
+  std::vector<std::string> documents;
+  for (size_t begin = 0; begin <= content.size();) {
+    const size_t end = std::min(content.find('\f', begin), content.size());
+    documents.push_back(content.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return documents;
+}
+
+/// Each document ends with a blank line where there are several.
+static std::vector<std::vector<int32_t>>
+readDocuments(const Tokenizer &tokenizer, const std::string &path,
+              const std::string &content, PassageFilter &filter) {
+  std::vector<std::string> documents = documentsOfFile(path, content);
+  for (std::string &document : documents)
+    document = filter.keepNew(document);
+  std::erase(documents, "");
+  for (std::string &document : documents)
+    if (documents.size() > 1)
+      document += "\n\n";
+  return encodeTexts(tokenizer, documents, path);
+}
+
+std::vector<TextSource>
+stem::readTextSources(const CalibrationTextOptions &options,
+                      const Tokenizer &tokenizer, RepeatedPassages &repeated) {
+  std::vector<TextSource> sources;
+  PassageFilter filter;
+  for (const std::filesystem::path &file : options.files) {
+    const std::string path = file.string();
+    const std::string content = readText(path);
+    TextSource source{path, hashText(content), {}};
+    for (const TextSource &other : sources)
+      if (other.sha256 == source.sha256)
         fail("--calibrate={}: is the same text as {}; give it once", path,
-             source.file);
-    TextPart part{content, /*parseSpecial=*/false};
-    std::vector<int32_t> ids = encodeText(tokenizer, {&part, 1}, false, path);
-    std::vector<Ids> windows = cutWindows(ids, options.window);
-    size_t share = static_cast<size_t>(windowsOfAll) / files +
-                   (file < static_cast<size_t>(windowsOfAll) % files);
-    if (windows.size() < kDeal)
+             other.name);
+    source.documents = readDocuments(tokenizer, path, content, filter);
+    const int64_t least = static_cast<int64_t>(kDeal) * options.window;
+    if (source.tokens() < least)
       fail("--calibrate={}: has {} tokens, which is too little to calibrate "
            "on: {} are the least for a text; give a longer one",
-           path, ids.size(), static_cast<int64_t>(kDeal) * options.window);
-    windows = spread(windows, share);
-    for (Ids window : windows) {
-      size_t place = dealt++ % kDeal;
-      (place == kDeal / 2   ? choose
-       : place == kDeal - 1 ? check
-                            : fit)
-          .add(window);
-    }
-    text.sources.push_back(
-        {path, hash, static_cast<int64_t>(ids.size()),
-         static_cast<int64_t>(windows.size()) * options.window});
+           path, source.tokens(), least);
+    sources.push_back(std::move(source));
   }
+  repeated = {filter.dropped(), filter.droppedBytes(), filter.bytes()};
+  return sources;
+}
+
+CalibrationText stem::dealTexts(const std::vector<TextSource> &sources,
+                                const CalibrationTextOptions &options) {
+  const int64_t count = static_cast<int64_t>(sources.size());
+  const int64_t windows = options.tokens / options.window;
+  if (windows < count)
+    fail("--calibrate-tokens={}: {} texts need {} at least, a window of {} "
+         "tokens each",
+         options.tokens, count, count * options.window, options.window);
+  CalibrationText text;
+  Dealer dealer(options, text);
+  for (int64_t i = 0; i < count; ++i)
+    dealer.add(sources[static_cast<size_t>(i)],
+               (windows / count + (i < windows % count)) * options.window);
+  dealer.deal();
+  for (const TokenStream *part : {&text.fit, &text.choose, &text.check})
+    if (part->tokens == 0)
+      fail("--calibrate: documents are too short for windows of {} tokens in "
+           "each part (fit, choose and check); give fewer files, longer "
+           "documents or more --calibrate-tokens",
+           kLeastWindow);
   numberRows(text);
+  return text;
+}
+
+CalibrationText stem::readCalibrationText(const CalibrationTextOptions &options,
+                                          const Tokenizer &tokenizer) {
+  RepeatedPassages repeated;
+  const std::vector<TextSource> sources =
+      readTextSources(options, tokenizer, repeated);
+  CalibrationText text = dealTexts(sources, options);
+  text.repeated = repeated;
   return text;
 }

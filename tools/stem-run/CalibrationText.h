@@ -30,6 +30,10 @@ struct TokenStream {
   /// padding and the first position of a window do not.
   std::vector<int32_t> rows;
   std::vector<uint8_t> counted;
+  /// Where the token comes from: an index into CalibrationText::sources, and
+  /// the number of its document (of its window in a text that is dealt by
+  /// windows), counted over all texts. -1: padding.
+  std::vector<int32_t> sources, documents;
 
   struct Step {
     int64_t begin, count;
@@ -43,32 +47,65 @@ struct TokenStream {
 
 struct CalibrationTextOptions {
   std::vector<std::filesystem::path> files;
-  int64_t tokens = 50000; ///< to take in all, evenly from the files
-  int64_t window = 512;   ///< tokens
+  int64_t tokens = 50000; ///< to take in all, evenly from the texts
+  int64_t window = 512;   ///< tokens; no longer than the model's own context
   int64_t maxStepTokens = 2048;
+  uint64_t seed = 0;  ///< what is taken, and dealt where
+  bool force = false; ///< whatever the coverage
 };
 
-/// What was read of one file.
+/// What was read of one text.
 struct CalibrationSource {
   std::string file;
   std::string sha256;
   int64_t tokens;      ///< that it has
   int64_t tokensTaken; ///< for all three parts
+  int64_t documents;   ///< that it has
+  /// What is dealt out whole: "documents", or "windows" of a text that has few
+  /// documents.
+  std::string split;
 };
 
-/// Three parts without a window in common, and the ids that occur in any.
+/// Tokens of one text.
+struct TextSource {
+  std::string name, sha256;
+  std::vector<std::vector<int32_t>> documents;
+  int64_t tokens() const;
+};
+
+/// Passages left out because they are there already.
+struct RepeatedPassages {
+  int64_t count = 0;
+  uint64_t bytes = 0, bytesOfAll = 0;
+};
+
+/// Three parts without a document in common, or without a window where a text
+/// has few documents, and the ids that occur in any.
 struct CalibrationText {
   TokenStream fit;             ///< statistics are taken of
   TokenStream choose;          ///< decides on layers, k and ridge
   TokenStream check;           ///< no choice has seen
   std::vector<int32_t> rowIds; ///< rising
   std::vector<CalibrationSource> sources;
+  RepeatedPassages repeated;
+
+  /// Share of the positions to check whose id the statistics have seen.
+  double coverage() const;
 };
 
-/// Cuts each file into windows and deals them out: of 16, one to `choose`, one
-/// to `check`, the others to `fit`, until enough are taken, evenly from the
-/// whole file. Throws an Error for a text that is empty, not UTF-8 or too
-/// short.
+/// The documents of each file without passages that are there already. Throws
+/// an Error for a text that is empty, not UTF-8 or too short.
+std::vector<TextSource> readTextSources(const CalibrationTextOptions &options,
+                                        const Tokenizer &tokenizer,
+                                        RepeatedPassages &repeated);
+
+/// Deals out documents, or windows of a text that has fewer than 16 documents:
+/// of 16 one to `choose`, one to `check`, the others to `fit`, until each text
+/// has given its share of the tokens.
+CalibrationText dealTexts(const std::vector<TextSource> &sources,
+                          const CalibrationTextOptions &options);
+
+/// Both in one.
 CalibrationText readCalibrationText(const CalibrationTextOptions &options,
                                     const Tokenizer &tokenizer);
 
