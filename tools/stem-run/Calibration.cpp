@@ -7,10 +7,10 @@
 
 #include "Calibration.h"
 
+#include "CalibrationSources.h"
 #include "CommandLine.h"
 #include "EngineMemory.h"
 #include "Progress.h"
-#include "Tokenizing.h"
 
 #include "stem/Support/Format.h"
 #include "stem/Support/Process.h"
@@ -28,18 +28,8 @@ CalibrationArguments fittingWindow(CalibrationArguments arguments,
                                    const ModelConfig &config) {
   const int64_t own = static_cast<int64_t>(config.maxPositions);
   if (own > 0)
-    arguments.window = std::min(arguments.window, own);
+    arguments.text.window = std::min(arguments.text.window, own);
   return arguments;
-}
-
-CalibrationText readTexts(const Checkpoint &checkpoint,
-                          const CalibrationArguments &arguments) {
-  CalibrationTextOptions options;
-  options.files = arguments.texts;
-  options.tokens = arguments.tokens;
-  options.window = arguments.window;
-  return readCalibrationText(
-      options, requireTokenizer(checkpoint, "calibration needs one"));
 }
 
 CalibrationOptions calibrationOptions(const Checkpoint &checkpoint,
@@ -56,8 +46,8 @@ CalibrationOptions calibrationOptions(const Checkpoint &checkpoint,
 
 EngineOptions runnerOptions(const CalibrationArguments &arguments) {
   EngineOptions options = arguments.engine;
-  options.maxPositions = arguments.window;
-  options.maxStepTokens = CalibrationTextOptions().maxStepTokens;
+  options.maxPositions = arguments.text.window;
+  options.maxStepTokens = arguments.text.maxStepTokens;
   options.maxSequences = options.maxStepTokens / 64;
   return options;
 }
@@ -96,7 +86,8 @@ Calibration::Calibration(const Checkpoint &checkpoint,
                          const CalibrationArguments &arguments)
     : checkpoint(checkpoint),
       arguments(fittingWindow(arguments, checkpoint.config())),
-      text(readTexts(checkpoint, this->arguments)),
+      text(gatherCalibrationText(checkpoint, this->arguments.text,
+                                 this->arguments.engine)),
       runner(checkpoint, runnerOptions(this->arguments)) {
   const CalibrationOptions options =
       calibrationOptions(checkpoint, this->arguments);
@@ -120,8 +111,8 @@ void Calibration::checkPlan(const CalibrationMemory &memory) const {
   printStderr("calibration: {} tokens to fit, {} to choose, {} to check, in "
               "windows of {}{}, {} different ids; {}\n",
               text.fit.tokens, text.choose.tokens, text.check.tokens,
-              arguments.window,
-              arguments.window == CalibrationArguments().window
+              arguments.text.window,
+              arguments.text.window == CalibrationTextOptions().window
                   ? ""
                   : " (the model's context)",
               text.rowIds.size(), plan);
@@ -173,44 +164,19 @@ void Calibration::convert(
                 "convert fewer layers or give more text");
 }
 
-/// Share of the positions to check whose id the statistics have seen.
-double Calibration::coverage() const {
-  std::vector<bool> seen(text.rowIds.size());
-  for (size_t i = 0; i < text.fit.rows.size(); ++i)
-    if (text.fit.counted[i])
-      seen[text.fit.rows[i]] = true;
-  int64_t known = 0, all = 0;
-  for (size_t i = 0; i < text.check.rows.size(); ++i)
-    if (text.check.counted[i]) {
-      ++all;
-      known += seen[text.check.rows[i]];
-    }
-  return static_cast<double>(known) / static_cast<double>(all);
-}
-
 Json Calibration::summary() const {
-  Json sources = Json::array(), layers = Json::array();
-  for (const CalibrationSource &source : text.sources)
-    sources.push_back({{"file", source.file},
-                       {"sha256", source.sha256},
-                       {"tokens", source.tokens},
-                       {"tokens_taken", source.tokensTaken}});
+  Json layers = Json::array();
   for (const CalibratedLayer &layer : figures)
     layers.push_back({{"layer", layer.layer},
                       {"shrinkage", layer.shrinkage},
                       {"ridge", layer.ridge},
                       {"error_before_refit", layer.errorBefore},
                       {"error_after_refit", layer.errorAfter}});
-  Json json = {{"texts", sources},
-               {"window", arguments.window},
-               {"mix_rank", arguments.rank},
-               {"tokens_fit", text.fit.tokens},
-               {"tokens_choose", text.choose.tokens},
-               {"tokens_check", text.check.tokens},
-               {"coverage", coverage()},
+  Json json = textSummary(text, arguments.text);
+  json.update({{"mix_rank", arguments.rank},
                {"layers", layers},
                {"perplexity_dense", std::exp(denseLoss)},
-               {"perplexity_converted", std::exp(convertedLoss)}};
+               {"perplexity_converted", std::exp(convertedLoss)}});
   if (sensitivities)
     json["sensitivities"] = sensitivities->layers;
   return json;
@@ -244,7 +210,7 @@ void Calibration::print() const {
              "converted, {:.2f} times; {:.1f} % of these tokens have a row "
              "that was fitted\n",
              text.check.tokens, std::exp(denseLoss), std::exp(convertedLoss),
-             ratio, 100 * coverage());
+             ratio, 100 * text.coverage());
   if (ratio > 2)
     printWarning(fmt::format("the converted model's perplexity is {:.1f} times "
                              "that of the dense one; convert fewer layers or "

@@ -20,10 +20,8 @@
 namespace stem {
 
 struct CalibrationArguments {
-  std::vector<std::filesystem::path> texts;
-  int64_t tokens = 50000;
-  int64_t window = 512; ///< no longer than the model's own context
-  int64_t rank = 0;     ///< of the low-rank term; 0: none
+  CalibrationTextOptions text;
+  int64_t rank = 0; ///< of the low-rank term; 0: none
   EngineOptions engine;
 };
 
@@ -49,7 +47,6 @@ public:
 
 private:
   void checkPlan(const CalibrationMemory &memory) const;
-  double coverage() const;
 
   const Checkpoint &checkpoint;
   const CalibrationArguments arguments;

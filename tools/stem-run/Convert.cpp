@@ -12,6 +12,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Calibration.h"
+#include "CalibrationSources.h"
 #include "CommandLine.h"
 #include "ConvertGraph.h"
 #include "Json.h"
@@ -507,17 +508,13 @@ void Convert::printCosts(const ModelCost &before,
 
 void checkCalibration(const ConvertArguments &arguments) {
   const bool isCalibrated = arguments.init.kind == "calibrated";
-  if (isCalibrated && arguments.calibration.texts.empty())
-    throw UsageError("--init=calibrated needs a text: give --calibrate=FILE, "
-                     "best several of what the model is for (the other kinds "
-                     "of --init need none and ruin a trained model)");
   if (isCalibrated)
     return;
   if (arguments.calibration.rank > 0)
     throw UsageError(fmt::format("--mix-rank is for --init=calibrated, not for "
                                  "--init={}",
                                  arguments.init.kind));
-  if (!arguments.calibration.texts.empty())
+  if (!arguments.calibration.text.files.empty())
     throw UsageError(fmt::format("--calibrate is for --init=calibrated, not "
                                  "for --init={}",
                                  arguments.init.kind));
@@ -552,16 +549,7 @@ void addRowOptions(CLI::App &command, ConvertArguments &arguments) {
 }
 
 void addCalibrationOptions(CLI::App &command, CalibrationArguments &arguments) {
-  command
-      .add_option("--calibrate", arguments.texts,
-                  "A text to calibrate on, UTF-8; may be repeated")
-      ->allow_extra_args(false)
-      ->type_name("FILE");
-  // Sums of an id's positions are f32: beyond 2^24 a position adds nothing.
-  command
-      .add_option("--calibrate-tokens", arguments.tokens,
-                  "Tokens to take from the texts (default: 50000)")
-      ->check(CLI::Range(int64_t(8192), int64_t(10'000'000)));
+  addCalibrationTextOptions(command, arguments.text);
   command
       .add_option("--mix-rank", arguments.rank,
                   "Rank of a low-rank map of the hidden state that is added "
