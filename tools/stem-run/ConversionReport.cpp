@@ -201,7 +201,7 @@ void ConversionPage::costs() {
     return;
   page.section("What it costs and saves");
   Table table;
-  table.title = "Dense \xe2\x86\x92 converted";
+  table.title = "Before \xe2\x86\x92 after";
   table.columns = {""};
   for (const CostColumn &column : costColumns)
     table.columns.push_back(column.name);
@@ -249,9 +249,10 @@ void ConversionPage::layerErrors() {
     return;
   page.section("Error of the converted layers");
   page.paragraph("Squared error of the FFN's output against what the dense "
-                 "layer makes of the same input, as a share of that output, "
-                 "on text that the fit did not see: with the fitted rows, and "
-                 "with W_down fitted again to what they lack.");
+                 "layer makes of the same input, as a share of that output: "
+                 "with the fitted rows, and with W_down fitted again to what "
+                 "they lack. On the part of the text that k and the ridge "
+                 "are chosen on.");
   BarChart chart;
   chart.title = "Output error before and after the refit of W_down";
   chart.values.label = "relative squared error";
@@ -383,8 +384,8 @@ void ConversionPage::settings() {
     else if (value)
       table.rows.push_back({name, cell(value)});
   };
-  add("dense model", result, "source", nullptr);
-  add("converted model", result, "out", nullptr);
+  add("source", result, "source", nullptr);
+  add("result", result, "out", nullptr);
   add("rows from (--init)", result, "init", nullptr);
   add("seed", result, "seed", nullptr);
   add("type of the rows", result, "row_dtype", nullptr);
