@@ -205,8 +205,12 @@ stem_kv_options Engine::Impl::modelCache() const {
 }
 
 void Engine::Impl::plan() {
-  options.maxStepTokens =
-      roundUp(std::min(options.maxStepTokens, options.maxPositions), kTile);
+  // As many places as all sequences can fill.
+  int64_t places = 0;
+  if (!__builtin_mul_overflow(roundUp(options.maxPositions, kTile),
+                              options.maxSequences, &places))
+    options.maxStepTokens = std::min(options.maxStepTokens, places);
+  options.maxStepTokens = roundUp(options.maxStepTokens, kTile);
   for (const LayerConfig &layer : config.layers)
     windows.push_back(static_cast<int64_t>(layer.window));
   weights = std::make_unique<EngineWeights>(

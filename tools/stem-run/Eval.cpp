@@ -9,7 +9,9 @@
 
 #include "Progress.h"
 #include "Statistics.h"
+#include "TextDocuments.h"
 #include "Tokenizing.h"
+#include "stem/Graph/ModelGraph.h"
 #include "stem/Runtime/Arena.h"
 #include "stem/Support/Format.h"
 #include "stem/Target/Hash.h"
@@ -19,22 +21,41 @@
 
 using namespace stem;
 
+static constexpr int64_t kTile = GraphOptions().tokenTile;
+
 static constexpr const char *footer = R"(Examples:
   stem-run eval smollm2 --text=book.txt
   stem-run eval stem --text=a.txt --text=b.txt --ctx=1024 --stride=512
-  stem-run eval stem --text=a.txt --text=b.txt --against=dense
+  stem-run eval stem --text=a.jsonl --text=b.jsonl --against=dense
   stem-run eval smollm2 --input-ids=ids.safetensors --logits-out=logits.safetensors
 
-A file is cut into windows of --ctx tokens whose starts lie --stride apart.
-Every token but a file's first is scored once. Files are never joined, and a
-beginning token is there only if the tokenizer's post-processor adds one. The
+A document is cut into windows of --ctx tokens whose starts lie --stride apart.
+Every token but a document's first is scored once. Documents are never joined,
+and a beginning token is there only if the tokenizer's post-processor adds one.
+A file is one document; of FILE.jsonl every line is one, {"text": "..."}. The
 standard error takes tokens as independent.
 
 --against=MODEL adds the mean KL divergence from that model to this one, how
 often both put the same token first, and the ratio of their perplexities with
-its 95 % interval, the files being the sample.
+its 95 % interval, the documents being the sample.
 
 Next: stem-run bench MODEL for speed)";
+
+size_t EvalFile::tokens() const {
+  size_t sum = 0;
+  for (const std::vector<int32_t> &ids : documents)
+    sum += ids.size();
+  return sum;
+}
+
+void FileResult::add(double loss, size_t document) {
+  if (documents.size() <= document)
+    documents.resize(document + 1);
+  ++documents[document].tokens;
+  documents[document].nll += loss;
+  losses.push_back(loss);
+  nll += loss;
+}
 
 double FileResult::perplexity() const {
   return std::exp(nll / static_cast<double>(losses.size()));
@@ -51,7 +72,7 @@ double FileResult::bitsPerByte(uint64_t bytes) const {
 std::string EvalProtocol::describe() const {
   return fmt::format("protocol: windows of {} tokens, stride {}, beginning "
                      "token {}, end token {}, every token but the first of a "
-                     "file scored once",
+                     "document scored once",
                      context, stride, addsBegin ? "added" : "not added",
                      addsEnd ? "added" : "not added");
 }
@@ -86,36 +107,57 @@ EvalProtocol stem::chooseProtocol(const EvalArguments &arguments,
   return protocol;
 }
 
-EngineOptions stem::scoreOptions(const EvalArguments &arguments,
-                                 const EvalProtocol &protocol) {
+/// Engine options for these windows: as many side by side as fill a step, but
+/// a cache of at most four steps' positions.
+static EngineOptions scoreOptions(const EvalArguments &arguments,
+                                  const std::vector<EvalFile> &files) {
+  constexpr int64_t stepTokens = 2048;
+  int64_t longest = 1;
+  for (const EvalFile &file : files)
+    for (const Window &window : file.windows)
+      longest = std::max(longest, static_cast<int64_t>(window.ids.size()));
   EngineOptions options = engineOptions(arguments.compile);
-  options.maxPositions = protocol.context;
-  options.maxStepTokens = std::max<int64_t>(2048, protocol.context);
+  options.maxPositions = longest;
+  options.maxStepTokens = std::max(stepTokens, longest);
   options.maxSequences =
-      std::max<int64_t>(1, options.maxStepTokens / protocol.context);
+      std::clamp<int64_t>(4 * stepTokens / longest, 1, stepTokens / kTile);
   return options;
+}
+
+static EvalFile readFile(const std::string &path, bool special,
+                         const Tokenizer &tokenizer) {
+  EvalFile file;
+  file.path = path;
+  file.isJsonLines = isJsonLines(path);
+  const std::string content = readText(path);
+  file.sha256 = hashText(content);
+  const std::vector<std::string> texts = splitDocuments(path, content);
+  file.documents = encodeTexts(
+      tokenizer, texts, path,
+      {special, /*addSpecialTokens=*/true, "; --special makes them tokens"});
+  for (size_t i = 0; i < texts.size(); ++i) {
+    file.bytes += texts[i].size();
+    const size_t count = file.documents[i].size();
+    if (count < 2)
+      fail("{}: gives {} token{}; at least 2 are needed to score one",
+           documentPlace(path, i), count, count == 1 ? "" : "s");
+  }
+  return file;
 }
 
 std::vector<EvalFile> stem::readFiles(const EvalArguments &arguments,
                                       const Tokenizer &tokenizer,
                                       int64_t context, int64_t stride) {
   std::vector<EvalFile> files;
-  for (const std::string &path : arguments.texts) {
-    const std::string text = readText(path);
-    const TextPart part{text, arguments.special};
-    EvalFile file;
-    file.path = path;
-    file.bytes = text.size();
-    file.sha256 = hashText(text);
-    file.ids = encodeText(tokenizer, {&part, 1}, /*addSpecialTokens=*/true,
-                          path, "; --special makes them tokens");
-    if (file.ids.size() < 2)
-      fail("{}: gives {} token{}; at least 2 are needed to score one", path,
-           file.ids.size(), file.ids.size() == 1 ? "" : "s");
-    files.push_back(std::move(file));
-  }
+  for (const std::string &path : arguments.texts)
+    files.push_back(readFile(path, arguments.special, tokenizer));
+  // Windows point into the ids, which stay where they are from now on.
   for (EvalFile &file : files)
-    file.windows = makeWindows(file.ids, context, stride);
+    for (size_t i = 0; i < file.documents.size(); ++i)
+      for (Window &window : makeWindows(file.documents[i], context, stride)) {
+        window.document = i;
+        file.windows.push_back(std::move(window));
+      }
   return files;
 }
 
@@ -145,43 +187,85 @@ void stem::warnOfCalibrationTexts(const Checkpoint &checkpoint,
             file.path, checkpoint.path().string()));
 }
 
-/// Windows in groups that fill one call, so that progress can be told.
-static FileResult scoreFile(Engine &engine, const EvalFile &file,
-                            size_t windowsAtOnce,
-                            const std::function<void(size_t)> &onTokens) {
-  FileResult result;
-  for (size_t begin = 0; begin < file.windows.size(); begin += windowsAtOnce) {
-    const std::span part =
-        std::span(file.windows)
-            .subspan(begin,
-                     std::min(windowsAtOnce, file.windows.size() - begin));
-    std::vector<ScoreWindow> windows;
-    for (const Window &window : part)
-      windows.push_back(window.score());
-    const std::vector<float> losses = engine.score(windows);
-    size_t next = 0;
-    for (const Window &window : part)
-      for (const int32_t label : window.labels) {
-        const double loss = losses.at(next++);
-        if (label == -100)
-          continue;
-        result.losses.push_back(loss);
-        result.nll += loss;
-      }
-    onTokens(next);
-  }
-  return result;
+namespace {
+
+/// A window and the file it is of.
+struct FileWindow {
+  size_t file;
+  const Window *window;
+};
+
+} // namespace
+
+/// Scores windows together and adds their losses to the files' results; how
+/// many tokens they have.
+static size_t scoreWindows(Engine &engine, std::span<const FileWindow> part,
+                           std::vector<FileResult> &results) {
+  std::vector<ScoreWindow> windows;
+  for (const FileWindow &entry : part)
+    windows.push_back(entry.window->score());
+  const std::vector<float> losses = engine.score(windows);
+  size_t next = 0;
+  for (const auto &[file, window] : part)
+    for (const int32_t label : window->labels) {
+      const double loss = losses.at(next++);
+      if (label != -100)
+        results[file].add(loss, window->document);
+    }
+  return next;
+}
+
+/// Windows of all files in groups that fill a step, so that progress can be
+/// told.
+static std::vector<FileResult>
+scoreFiles(Engine &engine, const std::vector<EvalFile> &files,
+           const EngineOptions &options,
+           const std::function<void(size_t)> &onTokens) {
+  std::vector<FileResult> results(files.size());
+  std::vector<FileWindow> part;
+  int64_t places = 0;
+  const auto flush = [&] {
+    onTokens(scoreWindows(engine, part, results));
+    part.clear();
+    places = 0;
+  };
+  for (size_t i = 0; i < files.size(); ++i)
+    for (const Window &window : files[i].windows) {
+      const int64_t count =
+          (static_cast<int64_t>(window.ids.size()) + kTile - 1) / kTile * kTile;
+      if (!part.empty() &&
+          (places + count > options.maxStepTokens ||
+           static_cast<int64_t>(part.size()) == options.maxSequences))
+        flush();
+      part.push_back({i, &window});
+      places += count;
+    }
+  flush();
+  return results;
+}
+
+/// Of JSON lines alone: what intervals need.
+static Json documentsJson(const FileResult &result) {
+  Json documents = Json::array();
+  for (const DocumentLoss &document : result.documents)
+    documents.push_back(
+        {{"tokens", document.tokens}, {"nll", finiteOrNull(document.nll)}});
+  return documents;
 }
 
 static Json fileJson(const EvalFile &file, const FileResult &result) {
-  return {{"file", file.path},
-          {"perplexity", finiteOrNull(result.perplexity())},
-          {"perplexity_standard_error", finiteOrNull(result.perplexityError())},
-          {"tokens", file.ids.size()},
-          {"scored_tokens", result.losses.size()},
-          {"bytes", file.bytes},
-          {"bits_per_byte", finiteOrNull(result.bitsPerByte(file.bytes))},
-          {"nll", finiteOrNull(result.nll)}};
+  Json json = {
+      {"file", file.path},
+      {"perplexity", finiteOrNull(result.perplexity())},
+      {"perplexity_standard_error", finiteOrNull(result.perplexityError())},
+      {"tokens", file.tokens()},
+      {"scored_tokens", result.losses.size()},
+      {"bytes", file.bytes},
+      {"bits_per_byte", finiteOrNull(result.bitsPerByte(file.bytes))},
+      {"nll", finiteOrNull(result.nll)}};
+  if (file.isJsonLines)
+    json["documents"] = documentsJson(result);
+  return json;
 }
 
 static void printFile(const EvalFile &file, const FileResult &result) {
@@ -200,7 +284,7 @@ void stem::evaluateTexts(const EvalArguments &arguments) {
   const std::vector<EvalFile> files =
       readFiles(arguments, tokenizer, protocol.context, protocol.stride);
   warnOfCalibrationTexts(checkpoint, files);
-  const EngineOptions options = scoreOptions(arguments, protocol);
+  const EngineOptions options = scoreOptions(arguments, files);
   const auto engine = createEngine(checkpoint, options);
   size_t total = 0, done = 0;
   for (const EvalFile &file : files)
@@ -210,12 +294,9 @@ void stem::evaluateTexts(const EvalArguments &arguments) {
   const Stopwatch watch;
   {
     Progress progress("eval", static_cast<double>(total));
-    for (const EvalFile &file : files)
-      results.push_back(
-          scoreFile(*engine, file, static_cast<size_t>(options.maxSequences),
-                    [&](size_t tokens) {
-                      progress.update(static_cast<double>(done += tokens));
-                    }));
+    results = scoreFiles(*engine, files, options, [&](size_t tokens) {
+      progress.update(static_cast<double>(done += tokens));
+    });
   }
   const double rate = static_cast<double>(total) / watch.seconds();
   if (arguments.json) {
@@ -240,7 +321,8 @@ void stem::evaluateTexts(const EvalArguments &arguments) {
 static void addTextOptions(CLI::App &command, EvalArguments &arguments) {
   command
       .add_option("--text", arguments.texts,
-                  "A text file in UTF-8; may be repeated")
+                  "A text file in UTF-8, or FILE.jsonl with a document a line, "
+                  "{\"text\": \"...\"}; may be repeated")
       ->allow_extra_args(false)
       ->type_name("FILE");
   command.add_option("FILE", arguments.texts,

@@ -36,13 +36,15 @@ struct EvalArguments {
 /// One file, tokenized and cut.
 struct EvalFile {
   std::string path;
-  uint64_t bytes = 0;
-  std::string sha256;
-  std::vector<int32_t> ids;
-  std::vector<Window> windows;
+  bool isJsonLines = false;
+  uint64_t bytes = 0; ///< of the documents' text
+  std::string sha256; ///< of the file
+  std::vector<std::vector<int32_t>> documents;
+  std::vector<Window> windows; ///< those of a document lie together
+  size_t tokens() const;
 };
 
-/// The tokens of every file. Throws for a file without a token to score.
+/// The tokens of every file. Throws for a document without a token to score.
 std::vector<EvalFile> readFiles(const EvalArguments &arguments,
                                 const Tokenizer &tokenizer, int64_t context,
                                 int64_t stride);
@@ -73,14 +75,18 @@ EvalProtocol chooseProtocol(const EvalArguments &arguments,
                             const ModelConfig &config,
                             const Tokenizer &tokenizer);
 
-/// Engine options for windows of the protocol.
-EngineOptions scoreOptions(const EvalArguments &arguments,
-                           const EvalProtocol &protocol);
+/// The loss of a document, summed over its scored tokens.
+struct DocumentLoss {
+  int64_t tokens = 0;
+  double nll = 0;
+};
 
 /// What a file's losses come to.
 struct FileResult {
   double nll = 0; ///< sum over the scored tokens, natural logarithm
   std::vector<double> losses;
+  std::vector<DocumentLoss> documents;
+  void add(double loss, size_t document);
   double perplexity() const;
   double perplexityError() const; ///< standard error, by the delta method
   double bitsPerByte(uint64_t bytes) const;

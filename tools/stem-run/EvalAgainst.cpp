@@ -9,6 +9,7 @@
 
 #include "Progress.h"
 #include "Statistics.h"
+#include "TextDocuments.h"
 #include "Tokenizing.h"
 #include "stem/Runtime/Arena.h"
 #include "stem/Runtime/Context.h"
@@ -37,18 +38,115 @@ struct FileComparison {
   std::vector<Document> windows; ///< loss differences window by window
 
   int64_t tokens() const { return static_cast<int64_t>(own.losses.size()); }
-  void add(const TokenComparison &token);
+  double difference() const {
+    return (own.nll - other.nll) / static_cast<double>(tokens());
+  }
+  std::vector<Document> documents() const;
+  void add(const TokenComparison &token, size_t document);
 };
 
-void FileComparison::add(const TokenComparison &token) {
-  own.losses.push_back(token.loss);
-  own.nll += token.loss;
-  other.losses.push_back(token.otherLoss);
-  other.nll += token.otherLoss;
+std::vector<Document> FileComparison::documents() const {
+  std::vector<Document> differences;
+  for (size_t i = 0; i < own.documents.size(); ++i)
+    differences.push_back({own.documents[i].nll - other.documents[i].nll,
+                           own.documents[i].tokens});
+  return differences;
+}
+
+void FileComparison::add(const TokenComparison &token, size_t document) {
+  own.add(token.loss, document);
+  other.add(token.otherLoss, document);
   divergence += token.divergence;
   sameTop += token.sameTop;
   windows.back().difference += token.loss - token.otherLoss;
   ++windows.back().tokens;
+}
+
+/// Intervals of perplexity ratios; each is absent where there are too few
+/// documents.
+struct RatioIntervals {
+  std::optional<Interval> all;
+  std::vector<std::optional<Interval>> files;
+  std::optional<Interval> geometricMean; ///< of the files' ratios
+  bool byWindow = false;                 ///< else by document
+  bool bootstrap = false;                ///< else Student's t
+};
+
+std::optional<Interval> exponential(const std::optional<Interval> &interval) {
+  if (!interval || !std::isfinite(interval->low) ||
+      !std::isfinite(interval->high))
+    return std::nullopt;
+  return Interval{std::exp(interval->low), std::exp(interval->high)};
+}
+
+/// Of few documents, without a bootstrap.
+std::optional<Interval> studentInterval(const std::vector<Document> &sample) {
+  return exponential(pairedInterval(sample));
+}
+
+/// Documents are the sample, drawn within their file where a file has several;
+/// of a single document its windows are.
+RatioIntervals ratioIntervals(const std::vector<FileComparison> &results) {
+  std::vector<std::vector<Document>> files;
+  std::vector<Document> together;
+  RatioIntervals ratios;
+  for (const FileComparison &result : results) {
+    files.push_back(result.documents());
+    together.insert(together.end(), files.back().begin(), files.back().end());
+    ratios.files.push_back(studentInterval(files.back()));
+  }
+  ratios.byWindow = together.size() == 1;
+  const bool finite =
+      std::ranges::all_of(together, [](const Document &document) {
+        return std::isfinite(document.difference);
+      });
+  if (!finite || together.size() < kLeastBootstrapDocuments) {
+    ratios.all =
+        studentInterval(ratios.byWindow ? results.front().windows : together);
+    return ratios;
+  }
+  ratios.bootstrap = true;
+  if (together.size() == files.size()) {
+    const std::vector<std::vector<Document>> sample = {together};
+    ratios.all = exponential(bootstrapIntervals(sample).all);
+    return ratios;
+  }
+  const BootstrapIntervals intervals = bootstrapIntervals(files);
+  ratios.all = exponential(intervals.all);
+  bool everyFile = true;
+  for (size_t i = 0; i < files.size(); ++i)
+    if (files[i].size() >= kLeastBootstrapDocuments)
+      ratios.files[i] = exponential(intervals.files[i]);
+    else
+      everyFile = false;
+  if (everyFile)
+    ratios.geometricMean = exponential(intervals.meanOfFiles);
+  return ratios;
+}
+
+/// What all files come to.
+struct Totals {
+  double ratio = 0, geometricMean = 0; ///< of perplexities
+  double divergence = 0, sameTop = 0;  ///< means
+  double tokens = 0;
+};
+
+Totals totalsOf(const std::vector<FileComparison> &results) {
+  Totals totals;
+  double difference = 0, differences = 0;
+  for (const FileComparison &file : results) {
+    difference += file.own.nll - file.other.nll;
+    differences += file.difference();
+    totals.divergence += file.divergence;
+    totals.sameTop += static_cast<double>(file.sameTop);
+    totals.tokens += static_cast<double>(file.tokens());
+  }
+  totals.ratio = std::exp(difference / totals.tokens);
+  totals.geometricMean =
+      std::exp(differences / static_cast<double>(results.size()));
+  totals.divergence /= totals.tokens;
+  totals.sameTop /= totals.tokens;
+  return totals;
 }
 
 struct Distribution {
@@ -92,7 +190,7 @@ private:
   void checkSameTokens(const Tokenizer &other) const;
   void compareWindow(const Window &window, FileComparison &file);
   void report() const;
-  std::optional<Interval> ratioInterval(bool &byDocument) const;
+  void printReport(const Totals &totals, const RatioIntervals &intervals) const;
 
   const EvalArguments &arguments;
   Checkpoint own, other;
@@ -129,19 +227,24 @@ Comparison::Comparison(const EvalArguments &arguments)
 
 void Comparison::checkSameTokens(const Tokenizer &second) const {
   for (const EvalFile &file : files) {
-    const std::string text = readText(file.path);
-    const TextPart part{text, arguments.special};
-    if (second.encode({&part, 1}) != file.ids)
-      fail("{}: the tokenizers of {} and {} give different tokens; the models "
-           "can be compared only on the same ones",
-           file.path, arguments.model.string(), arguments.against.string());
+    const std::vector<std::string> texts =
+        splitDocuments(file.path, readText(file.path));
+    for (size_t i = 0; i < texts.size(); ++i) {
+      const TextPart part{texts[i], arguments.special};
+      if (second.encode({&part, 1}) != file.documents.at(i))
+        fail("{}: the tokenizers of {} and {} give different tokens; the "
+             "models can be compared only on the same ones",
+             documentPlace(file.path, i), arguments.model.string(),
+             arguments.against.string());
+    }
   }
 }
 
 void Comparison::compareWindow(const Window &window, FileComparison &file) {
-  // 16 MB of logits a model.
+  // Whole tiles, about 32 MB of logits a model.
   const size_t vocab = own.config().vocabSize;
-  const size_t step = std::clamp<size_t>((4u << 20) / vocab, 64, 2048);
+  const size_t step =
+      std::clamp<size_t>((8u << 20) / vocab / 64 * 64, 64, 2048);
   ownEngine->truncate(0, 0);
   otherEngine->truncate(0, 0);
   file.windows.emplace_back();
@@ -160,7 +263,7 @@ void Comparison::compareWindow(const Window &window, FileComparison &file) {
     });
     for (size_t i = 0; i < count; ++i)
       if (window.labels[begin + i] != -100)
-        file.add(tokens[i]);
+        file.add(tokens[i], window.document);
   }
 }
 
@@ -188,80 +291,93 @@ void Comparison::run() {
   report();
 }
 
-/// By document where there are several, else by the windows of the only one.
-std::optional<Interval> Comparison::ratioInterval(bool &byDocument) const {
-  byDocument = results.size() > 1;
-  std::vector<Document> documents;
-  for (const FileComparison &file : results)
-    documents.push_back({file.own.nll - file.other.nll, file.tokens()});
-  if (!byDocument)
-    documents = results.front().windows;
-  auto interval = pairedInterval(documents);
-  if (interval)
-    *interval = {std::exp(interval->low), std::exp(interval->high)};
-  return interval;
+Json intervalJson(const std::optional<Interval> &interval) {
+  return interval ? Json({interval->low, interval->high}) : Json(nullptr);
 }
 
-Json fileJson(const EvalFile &file, const FileComparison &result) {
+std::string intervalText(const std::optional<Interval> &interval) {
+  return interval
+             ? fmt::format(" ({:.4f} to {:.4f})", interval->low, interval->high)
+             : "";
+}
+
+Json fileJson(const EvalFile &file, const FileComparison &result,
+              const std::optional<Interval> &interval) {
   const double tokens = static_cast<double>(result.tokens());
-  return {
+  Json json = {
       {"file", file.path},
       {"perplexity", finiteOrNull(result.own.perplexity())},
       {"perplexity_standard_error", finiteOrNull(result.own.perplexityError())},
       {"against_perplexity", finiteOrNull(result.other.perplexity())},
-      {"tokens", file.ids.size()},
+      {"perplexity_ratio", finiteOrNull(std::exp(result.difference()))},
+      {"perplexity_ratio_interval", intervalJson(interval)},
+      {"tokens", file.tokens()},
       {"scored_tokens", result.tokens()},
       {"bytes", file.bytes},
       {"bits_per_byte", finiteOrNull(result.own.bitsPerByte(file.bytes))},
       {"mean_kl", finiteOrNull(result.divergence / tokens)},
       {"top1_agreement", static_cast<double>(result.sameTop) / tokens}};
+  if (file.isJsonLines) {
+    json["documents"] = Json::array();
+    for (size_t i = 0; i < result.own.documents.size(); ++i)
+      json["documents"].push_back(
+          {{"tokens", result.own.documents[i].tokens},
+           {"nll", finiteOrNull(result.own.documents[i].nll)},
+           {"against_nll", finiteOrNull(result.other.documents[i].nll)}});
+  }
+  return json;
+}
+
+void Comparison::printReport(const Totals &totals,
+                             const RatioIntervals &intervals) const {
+  fmt::print("{}\n", protocol.describe());
+  for (size_t i = 0; i < files.size(); ++i)
+    fmt::print("{}: perplexity {:.4f} against {:.4f}, ratio {:.4f}{}, {} "
+               "tokens scored\n",
+               files[i].path, results[i].own.perplexity(),
+               results[i].other.perplexity(), std::exp(results[i].difference()),
+               intervalText(intervals.files[i]), results[i].tokens());
+  fmt::print("mean KL({} || {}) {:.5f} nats, same first token {:.2f} %\n",
+             arguments.against.string(), arguments.model.string(),
+             totals.divergence, 100 * totals.sameTop);
+  if (files.size() > 1)
+    fmt::print("geometric mean of the files' ratios {:.4f}{}\n",
+               totals.geometricMean, intervalText(intervals.geometricMean));
+  fmt::print("perplexity ratio {:.4f}", totals.ratio);
+  if (intervals.all)
+    fmt::print(", 95 % interval {:.4f} to {:.4f} (paired by {}{})\n",
+               intervals.all->low, intervals.all->high,
+               intervals.byWindow ? "window of the one document" : "document",
+               intervals.bootstrap ? ", bootstrap" : "");
+  else
+    fmt::print("; an interval needs more documents\n");
 }
 
 void Comparison::report() const {
-  double difference = 0, divergence = 0, sameTop = 0, tokens = 0;
-  for (const FileComparison &file : results) {
-    difference += file.own.nll - file.other.nll;
-    divergence += file.divergence;
-    sameTop += static_cast<double>(file.sameTop);
-    tokens += static_cast<double>(file.tokens());
-  }
-  bool byDocument = false;
-  const auto interval = ratioInterval(byDocument);
-  const double ratio = std::exp(difference / tokens);
-  if (arguments.json) {
-    Json json = resultObject("eval");
-    json.update(
-        {{"model", arguments.model.string()},
-         {"against", arguments.against.string()},
-         {"protocol", protocol.toJson()},
-         {"files", Json::array()},
-         {"mean_kl", finiteOrNull(divergence / tokens)},
-         {"top1_agreement", sameTop / tokens},
-         {"perplexity_ratio", finiteOrNull(ratio)},
-         {"perplexity_ratio_interval",
-          interval ? Json({interval->low, interval->high}) : Json(nullptr)},
-         {"interval_unit", byDocument ? "document" : "window"},
-         {"tokens_per_second", tokens / seconds},
-         {"peak_bytes", memoryStatus().peakResident}});
-    for (size_t i = 0; i < files.size(); ++i)
-      json["files"].push_back(fileJson(files[i], results[i]));
-    return printJson(json);
-  }
-  fmt::print("{}\n", protocol.describe());
+  const Totals totals = totalsOf(results);
+  const RatioIntervals intervals = ratioIntervals(results);
+  if (!arguments.json)
+    return printReport(totals, intervals);
+  Json json = resultObject("eval");
+  json.update({{"model", arguments.model.string()},
+               {"against", arguments.against.string()},
+               {"protocol", protocol.toJson()},
+               {"files", Json::array()},
+               {"mean_kl", finiteOrNull(totals.divergence)},
+               {"top1_agreement", totals.sameTop},
+               {"perplexity_ratio", finiteOrNull(totals.ratio)},
+               {"perplexity_ratio_interval", intervalJson(intervals.all)}});
+  if (files.size() > 1)
+    json.update({{"geometric_mean_ratio", finiteOrNull(totals.geometricMean)},
+                 {"geometric_mean_ratio_interval",
+                  intervalJson(intervals.geometricMean)}});
+  json.update({{"interval_unit", intervals.byWindow ? "window" : "document"},
+               {"interval_method", intervals.bootstrap ? "bootstrap" : "t"},
+               {"tokens_per_second", totals.tokens / seconds},
+               {"peak_bytes", memoryStatus().peakResident}});
   for (size_t i = 0; i < files.size(); ++i)
-    fmt::print("{}: perplexity {:.4f} against {:.4f}, {} tokens scored\n",
-               files[i].path, results[i].own.perplexity(),
-               results[i].other.perplexity(), results[i].tokens());
-  fmt::print("mean KL({} || {}) {:.5f} nats, same first token {:.2f} %\n",
-             arguments.against.string(), arguments.model.string(),
-             divergence / tokens, 100 * sameTop / tokens);
-  fmt::print("perplexity ratio {:.4f}", ratio);
-  if (interval)
-    fmt::print(", 95 % interval {:.4f} to {:.4f} (paired by {})\n",
-               interval->low, interval->high,
-               byDocument ? "document" : "window of the one document");
-  else
-    fmt::print("; an interval needs more documents\n");
+    json["files"].push_back(fileJson(files[i], results[i], intervals.files[i]));
+  printJson(json);
 }
 
 } // namespace

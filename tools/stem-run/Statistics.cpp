@@ -7,6 +7,8 @@
 
 #include "Statistics.h"
 
+#include "stem/Runtime/Philox.h"
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -86,4 +88,54 @@ stem::pairedInterval(std::span<const Document> documents) {
   const double error = std::sqrt(squares * count / (count - 1)) / tokens;
   const double half = studentQuantile(documents.size() - 1) * error;
   return Interval{mean - half, mean + half};
+}
+
+/// The values' 2.5 % and 97.5 % quantiles, between neighbours where they fall
+/// there.
+static Interval percentileInterval(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const auto quantile = [&](double share) {
+    const double place = share * static_cast<double>(values.size() - 1);
+    const size_t below = static_cast<size_t>(place);
+    const size_t above = std::min(below + 1, values.size() - 1);
+    return values[below] + (place - static_cast<double>(below)) *
+                               (values[above] - values[below]);
+  };
+  return {quantile(0.025), quantile(0.975)};
+}
+
+BootstrapIntervals
+stem::bootstrapIntervals(std::span<const std::vector<Document>> files,
+                         uint64_t seed, size_t resamples) {
+  std::vector<std::vector<double>> ofFile(files.size());
+  std::vector<double> ofAll, ofFiles;
+  for (size_t resample = 0; resample < resamples; ++resample) {
+    Document all;
+    double sum = 0;
+    uint64_t draw = 0;
+    for (size_t file = 0; file < files.size(); ++file) {
+      const std::vector<Document> &documents = files[file];
+      const double count = static_cast<double>(documents.size());
+      Document drawn;
+      for (size_t i = 0; i < documents.size(); ++i) {
+        const double place = philoxUniform(seed, resample, draw++) * count;
+        const Document &document = documents[static_cast<size_t>(place)];
+        drawn.difference += document.difference;
+        drawn.tokens += document.tokens;
+      }
+      const double mean = drawn.difference / static_cast<double>(drawn.tokens);
+      ofFile[file].push_back(mean);
+      sum += mean;
+      all.difference += drawn.difference;
+      all.tokens += drawn.tokens;
+    }
+    ofAll.push_back(all.difference / static_cast<double>(all.tokens));
+    ofFiles.push_back(sum / static_cast<double>(files.size()));
+  }
+  BootstrapIntervals intervals;
+  intervals.all = percentileInterval(std::move(ofAll));
+  intervals.meanOfFiles = percentileInterval(std::move(ofFiles));
+  for (std::vector<double> &means : ofFile)
+    intervals.files.push_back(percentileInterval(std::move(means)));
+  return intervals;
 }

@@ -41,6 +41,23 @@ struct Document {
 /// fewer than two documents.
 std::optional<Interval> pairedInterval(std::span<const Document> documents);
 
+/// Fewer documents say too little of how documents differ.
+inline constexpr size_t kLeastBootstrapDocuments = 8;
+
+struct BootstrapIntervals {
+  Interval all;                ///< of the mean difference of all documents
+  std::vector<Interval> files; ///< of each file's
+  Interval meanOfFiles;        ///< of the mean of the files' mean differences
+};
+
+/// 95 % percentile intervals of mean differences per token. A resample draws
+/// from each file's documents as many as it has, with replacement; draw i of
+/// resample b, counted over the files, is a function of seed, b and i alone.
+/// The files must not be empty.
+BootstrapIntervals
+bootstrapIntervals(std::span<const std::vector<Document>> files,
+                   uint64_t seed = 0, size_t resamples = 2000);
+
 } // namespace stem
 
 #endif // STEM_TOOLS_STEM_RUN_STATISTICS_H

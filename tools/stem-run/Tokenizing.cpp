@@ -79,20 +79,23 @@ std::vector<int32_t> stem::checkedIds(std::span<const int64_t> ids,
   return result;
 }
 
-std::vector<int32_t> stem::encodeText(const Tokenizer &tokenizer,
-                                      std::span<const TextPart> parts,
-                                      bool addSpecialTokens,
-                                      const std::string &where,
-                                      const std::string &hint) {
-  EncodeReport report;
+/// An Error names `where`.
+static std::vector<int32_t> encodeQuietly(const Tokenizer &tokenizer,
+                                          std::span<const TextPart> parts,
+                                          bool addSpecialTokens,
+                                          const std::string &where,
+                                          EncodeReport &report) {
   EncodeOptions options;
   options.addSpecialTokens = addSpecialTokens;
-  std::vector<int32_t> ids;
   try {
-    ids = tokenizer.encode(parts, options, &report);
+    return tokenizer.encode(parts, options, &report);
   } catch (const Error &error) {
     fail("{}: {}", where, error.what());
   }
+}
+
+static void warnOfEncoding(const EncodeReport &report, const std::string &where,
+                           const std::string &hint) {
   if (!report.specialTokensAsText.empty())
     printWarning(fmt::format("{}: {} taken as text, not as special tokens{}",
                              where, fmt::join(report.specialTokensAsText, " "),
@@ -101,6 +104,38 @@ std::vector<int32_t> stem::encodeText(const Tokenizer &tokenizer,
     printWarning(fmt::format("{}: {} characters have no token and were left "
                              "out",
                              where, report.droppedSymbols));
+}
+
+std::vector<int32_t> stem::encodeText(const Tokenizer &tokenizer,
+                                      std::span<const TextPart> parts,
+                                      bool addSpecialTokens,
+                                      const std::string &where,
+                                      const std::string &hint) {
+  EncodeReport report;
+  std::vector<int32_t> ids =
+      encodeQuietly(tokenizer, parts, addSpecialTokens, where, report);
+  warnOfEncoding(report, where, hint);
+  return ids;
+}
+
+std::vector<std::vector<int32_t>>
+stem::encodeTexts(const Tokenizer &tokenizer,
+                  std::span<const std::string> texts, const std::string &where,
+                  const EncodeTextsOptions &options) {
+  std::vector<std::vector<int32_t>> ids;
+  EncodeReport sum;
+  for (const std::string &text : texts) {
+    const TextPart part{text, options.parseSpecial};
+    EncodeReport report;
+    ids.push_back(encodeQuietly(tokenizer, {&part, 1}, options.addSpecialTokens,
+                                where, report));
+    sum.droppedSymbols += report.droppedSymbols;
+    for (std::string &token : report.specialTokensAsText)
+      if (std::ranges::find(sum.specialTokensAsText, token) ==
+          sum.specialTokensAsText.end())
+        sum.specialTokensAsText.push_back(std::move(token));
+  }
+  warnOfEncoding(sum, where, options.hint);
   return ids;
 }
 

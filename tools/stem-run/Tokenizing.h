@@ -47,6 +47,17 @@ std::vector<int32_t> encodeText(const Tokenizer &tokenizer,
                                 bool addSpecialTokens, const std::string &where,
                                 const std::string &hint = "");
 
+struct EncodeTextsOptions {
+  bool parseSpecial = false;
+  bool addSpecialTokens = false;
+  std::string hint; ///< as of encodeText
+};
+
+/// Each text on its own; the warnings are of all.
+std::vector<std::vector<int32_t>>
+encodeTexts(const Tokenizer &tokenizer, std::span<const std::string> texts,
+            const std::string &where, const EncodeTextsOptions &options = {});
+
 /// A text file in UTF-8, whole.
 std::string readText(const std::filesystem::path &path);
 

@@ -20,6 +20,7 @@ namespace stem {
 struct Window {
   std::span<const int32_t> ids;
   std::vector<int32_t> labels; ///< -100 where an earlier window scored it
+  size_t document = 0;         ///< of its file
   ScoreWindow score() const { return {ids, labels}; }
 };
 
