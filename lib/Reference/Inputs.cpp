@@ -10,6 +10,7 @@
 #include "stem/Dialect/Stem/StemDialect.h"
 #include "stem/Transforms/OptionChecks.h"
 
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -17,7 +18,7 @@ using namespace stem;
 
 namespace {
 
-enum class Role { Ids, Positions, Sequences };
+enum class Role { Ids, Positions, Sequences, Selected };
 
 /// What an i32 vector holds, and the bound on its ids.
 struct IdVector {
@@ -69,6 +70,11 @@ static void readUse(OpOperand &use, IdVector &vector, int64_t tokens,
   } else if (auto rows = dyn_cast<TableRowsOp>(op)) {
     lowerBound(vector, rows.getTable().getType().getRows());
     readUses(rows.getIndex(), vector, tokens, depth);
+  } else if (auto select = dyn_cast<SelectUpOp>(op)) {
+    if (&use == &select.getSelectedMutable())
+      vector.role = Role::Selected;
+  } else if (auto cast = dyn_cast<tensor::CastOp>(op)) {
+    readUses(cast, vector, tokens, depth);
   } else if (auto loss = dyn_cast<CrossEntropyOp>(op)) {
     lowerBound(vector, getWeightShape(loss.getHead().getType()).outputs);
   } else if (auto call = dyn_cast<func::CallOp>(op)) {
@@ -118,7 +124,7 @@ static FailureOr<ReferenceTensor> emptyInput(func::FuncOp function,
   return result;
 }
 
-/// A vector of positions, sequences or ids.
+/// A vector of positions, sequences, ids or selected ids.
 static void fillIds(ReferenceTensor &tensor, const IdVector &vector,
                     const SeededStream &stream, const InputOptions &options) {
   int64_t count = tensor.size();
@@ -129,6 +135,8 @@ static void fillIds(ReferenceTensor &tensor, const IdVector &vector,
       tensor.values[t] = static_cast<double>(options.past + t % length);
     else if (vector.role == Role::Sequences)
       tensor.values[t] = static_cast<double>(t / length);
+    else if (vector.role == Role::Selected)
+      tensor.values[t] = static_cast<double>(stream.risingId(t));
     else
       tensor.values[t] = static_cast<double>(stream.integer(t, vector.bound));
   }
@@ -141,21 +149,22 @@ static FailureOr<ReferenceValue> readParameter(func::FuncOp function,
                                                const Interpreter &interpreter) {
   Operation *named = SymbolTable::lookupNearestSymbolFrom(function, symbol);
   StringRef key;
-  SmallVector<int64_t> shape;
+  Type type;
   if (auto table = dyn_cast_or_null<TableOp>(named)) {
     key = table.getKey();
-    shape = *getTensorShape(table.getTableType());
+    type = table.getTableType();
   } else if (auto param = dyn_cast_or_null<ParamOp>(named)) {
     key = param.getKey();
-    shape = *getTensorShape(param.getTensorType());
+    type = param.getTensorType();
   } else {
     return emitError(function.getLoc())
            << "argument " << number << " names " << symbol
            << ", which is not a stem.param or stem.table";
   }
-  if (failed(emptyInput(function, number, shape, /*tokens=*/0)))
+  if (failed(emptyInput(function, number, *getTensorShape(type),
+                        /*tokens=*/0)))
     return failure();
-  ReferenceTensor value = interpreter.getParameter(key, shape);
+  ReferenceTensor value = interpreter.getParameter(key, type);
   if (isa<PackedType>(function.getArgumentTypes()[number]) && value.rank() == 2)
     value = transposed(value);
   return ReferenceValue(std::move(value));

@@ -38,12 +38,12 @@ std::optional<SmallVector<int64_t>> stem::getTensorShape(Type type) {
   return std::nullopt;
 }
 
-ReferenceTensor Interpreter::getParameter(StringRef key,
-                                          ArrayRef<int64_t> shape) const {
+ReferenceTensor Interpreter::getParameter(StringRef key, Type type) const {
   auto given = parameters.find(key.str());
   if (given != parameters.end())
     return given->second;
   ReferenceTensor result;
+  SmallVector<int64_t> shape = *getTensorShape(type);
   result.shape.assign(shape.begin(), shape.end());
   int64_t count = 1;
   for (int64_t size : shape)
@@ -56,8 +56,10 @@ ReferenceTensor Interpreter::getParameter(StringRef key,
     scale =
         std::exp2(-std::floor(0.5 * std::log2(std::max<int64_t>(1, shape[1]))));
   SeededStream stream(options.seed, key);
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  bool isIds = tensor && tensor.getElementType().isIntOrIndex();
   for (int64_t i = 0; i < count; ++i)
-    result.values[i] = scale * stream.real(i);
+    result.values[i] = isIds ? stream.risingId(i) : scale * stream.real(i);
   return result;
 }
 

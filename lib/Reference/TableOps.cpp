@@ -23,7 +23,7 @@ static LogicalResult evaluate(Machine &machine, ParamLoadOp op) {
   if (failed(machine.allocate(op, shape)))
     return failure();
   ReferenceTensor value =
-      machine.interpreter.getParameter(param.getKey(), shape);
+      machine.interpreter.getParameter(param.getKey(), param.getTensorType());
   if (isa<PackedType>(op.getType()) && value.rank() == 2)
     value = transposed(value);
   return machine.set(op, op.getResult(), std::move(value));
@@ -38,8 +38,9 @@ static LogicalResult evaluate(Machine &machine, TableLoadOp op) {
                              table.getTableType().getColumns()};
   if (failed(machine.allocate(op, shape)))
     return failure();
-  return machine.set(op, op.getResult(),
-                     machine.interpreter.getParameter(table.getKey(), shape));
+  return machine.set(
+      op, op.getResult(),
+      machine.interpreter.getParameter(table.getKey(), table.getTableType()));
 }
 
 /// `result[t] = rows[index[t]]`.
@@ -133,7 +134,7 @@ static LogicalResult evaluate(Machine &machine, SelectUpOp op) {
   ReferenceTensor up = machine.tensor(op.getUp());
   const ReferenceTensor &ids = machine.tensor(op.getIds());
   auto projected = linear(machine, op, machine.tensor(op.getX()),
-                          WeightView(machine, op.getWeight()), Value());
+                          WeightView(machine, op.getWeight()), op.getBias());
   if (failed(projected) ||
       failed(expectSize(op, "rows of x", projected->shape[0], up.shape[0])) ||
       failed(expectSize(op, "outputs of the weight", projected->shape[1],
@@ -141,8 +142,15 @@ static LogicalResult evaluate(Machine &machine, SelectUpOp op) {
       failed(expectSize(op, "length of ids", ids.size(), up.shape[0])))
     return failure();
   llvm::DenseSet<int64_t> selected;
-  for (double id : machine.tensor(op.getSelected()).values)
-    selected.insert(toInteger(id));
+  int64_t last = std::numeric_limits<int64_t>::min();
+  for (double value : machine.tensor(op.getSelected()).values) {
+    int64_t id = toInteger(value);
+    if (id <= last)
+      return op.emitError()
+             << "the selected ids must rise, but " << id << " follows " << last;
+    selected.insert(id);
+    last = id;
+  }
   for (int64_t t = 0; t < up.shape[0]; ++t)
     if (selected.contains(toInteger(ids.values[t])))
       for (int64_t j = 0; j < up.shape[1]; ++j)

@@ -7,6 +7,7 @@
 
 #include "AttentionLowering.h"
 #include "FFNLowering.h"
+#include "SelectUpLowering.h"
 #include "TilingUtils.h"
 
 #include "stem/Dialect/Stem/StemDialect.h"
@@ -165,6 +166,20 @@ template <typename FFNOp> struct TileFFN : OpRewritePattern<FFNOp> {
   }
 };
 
+// Pattern: select_up(up, x, packed, ids, selected)
+//          -> scatter(forall panels { packed_matmul(gather(x)) } (+ bias), up)
+struct TileSelectUp : OpRewritePattern<SelectUpOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(SelectUpOp op,
+                                PatternRewriter &rewriter) const override {
+    if (!isa<PackedType>(op.getWeight().getType()))
+      return rewriter.notifyMatchFailure(op, "the weight is not packed");
+    rewriter.replaceOp(op, buildSelectUp(rewriter, op, multiplyByPanels));
+    return success();
+  }
+};
+
 // Pattern: attend(q) -> forall (token, key-value head) { attend pages }
 struct TileAttend : OpRewritePattern<AttendOp> {
   using OpRewritePattern::OpRewritePattern;
@@ -311,7 +326,7 @@ struct TileColumnsPass
       return signalPassFailure();
     RewritePatternSet patterns(&getContext());
     patterns.add<TileLinear, TileFFN<DenseFFNOp>, TileFFN<GatedFFNOp>,
-                 TileFFN<FusedFFNOp>, TileAttend>(&getContext());
+                 TileFFN<FusedFFNOp>, TileSelectUp, TileAttend>(&getContext());
     walkAndApplyPatterns(getOperation(), std::move(patterns));
     if (!getOperation().getBody().hasOneBlock())
       return;

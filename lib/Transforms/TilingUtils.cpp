@@ -29,8 +29,8 @@ struct SliceOperands {
 
 } // namespace
 
-/// Whether the rows of an operand are gathered by index, so that their number
-/// need not be known.
+/// Whether an operand is gathered from or searched, so that the number of its
+/// rows need not be known.
 static bool isGathered(OpOperand &operand) {
   Operation *op = operand.getOwner();
   if (auto embedding = dyn_cast<EmbeddingOp>(op))
@@ -39,6 +39,8 @@ static bool isGathered(OpOperand &operand) {
     return &operand == &lookup.getRowsMutable();
   if (auto ffn = dyn_cast<FusedFFNOp>(op))
     return &operand == &ffn.getRowsMutable();
+  if (auto select = dyn_cast<SelectUpOp>(op))
+    return &operand == &select.getSelectedMutable();
   return false;
 }
 

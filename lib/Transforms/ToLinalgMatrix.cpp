@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "FFNLowering.h"
+#include "SelectUpLowering.h"
 #include "TilingUtils.h"
 #include "ToLinalg.h"
 
@@ -35,18 +36,24 @@ Value multiplyPlain(OpBuilder &b, Location loc, Value x, Value weight,
       })[0];
 }
 
-/// x * weight^T as f32 `[T, N]`: by the matrix kernels when packed.
+/// x * weight^T into `acc`, f32 `[T, N]`: by the matrix kernels when packed.
+Value multiplyInto(OpBuilder &b, Location loc, Value x, Value weight,
+                   Value acc) {
+  auto packed = dyn_cast<PackedType>(weight.getType());
+  if (!packed)
+    return multiplyPlain(b, loc, x, weight, acc);
+  x = convertTensor(b, loc, x, packed.getElementType());
+  return multiplyPacked(b, loc, x, weight, acc, nullptr, nullptr, false);
+}
+
+/// x * weight^T as f32 `[T, N]`.
 Value multiply(OpBuilder &b, Location loc, Value x, Value weight) {
   WeightShape shape = getWeightShape(weight.getType());
   Value acc = emptyTensor(
       b, loc,
       {tensor::getMixedSize(b, loc, x, 0), b.getIndexAttr(shape.outputs)},
       b.getF32Type());
-  auto packed = dyn_cast<PackedType>(weight.getType());
-  if (!packed)
-    return multiplyPlain(b, loc, x, weight, acc);
-  x = convertTensor(b, loc, x, packed.getElementType());
-  return multiplyPacked(b, loc, x, weight, acc, nullptr, nullptr, false);
+  return multiplyInto(b, loc, x, weight, acc);
 }
 
 // Pattern: linear(x, w, b) -> x w^T (+ b)
@@ -90,43 +97,14 @@ struct LowerMix : OpRewritePattern<MixOp> {
   }
 };
 
-// Pattern: select_up(up, x, w, ids, selected) -> isSelected ? x w^T : up
+// Pattern: select_up(up, x, w, ids, selected)
+//          -> scatter(gather(x) w^T (+ b), up)
 struct LowerSelectUp : OpRewritePattern<SelectUpOp> {
   using OpRewritePattern::OpRewritePattern;
 
   LogicalResult matchAndRewrite(SelectUpOp op,
                                 PatternRewriter &b) const override {
-    Location loc = op.getLoc();
-    Value dense = multiply(b, loc, op.getX(), op.getWeight());
-    Type i32 = b.getI32Type();
-    Value zero = arith::ConstantIntOp::create(b, loc, 0, 32);
-    Value flags = emptyLike(b, loc, op.getIds(), i32);
-    flags = linalg::FillOp::create(b, loc, zero, flags).getResult(0);
-    flags = buildGeneric(
-        b, loc, 2, true, {{op.getIds(), {0}}, {op.getSelected(), {1}}},
-        {{flags, {0}}}, [&](OpBuilder &nb, Location l, ValueRange arguments) {
-          Value equal = arith::CmpIOp::create(nb, l, arith::CmpIPredicate::eq,
-                                              arguments[0], arguments[1]);
-          Value one = arith::ExtUIOp::create(nb, l, i32, equal);
-          return SmallVector<Value>{
-              arith::OrIOp::create(nb, l, arguments[2], one)};
-        })[0];
-    Type element = op.getType().getElementType();
-    Value out = emptyLike(b, loc, op.getUp(), element);
-    b.replaceOp(op,
-                buildGeneric(
-                    b, loc, 2, false,
-                    {{op.getUp(), {0, 1}}, {dense, {0, 1}}, {flags, {0}}},
-                    {{out, {0, 1}}},
-                    [&](OpBuilder &nb, Location l, ValueRange arguments) {
-                      Value none = arith::ConstantIntOp::create(nb, l, 0, 32);
-                      Value selected = arith::CmpIOp::create(
-                          nb, l, arith::CmpIPredicate::ne, arguments[2], none);
-                      Value up = convertFloat(nb, l, arguments[0], element);
-                      Value matrix = convertFloat(nb, l, arguments[1], element);
-                      return SmallVector<Value>{
-                          arith::SelectOp::create(nb, l, selected, matrix, up)};
-                    }));
+    b.replaceOp(op, buildSelectUp(b, op, multiplyInto));
     return success();
   }
 };

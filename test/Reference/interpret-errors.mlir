@@ -177,3 +177,12 @@ func.func @map(%x: tensor<?xf32>, %y: tensor<2xf32>) -> tensor<2xf32> {
   } -> tensor<2xf32>
   return %0 : tensor<2xf32>
 }
+
+// -----
+
+func.func @selected(%u: tensor<?x4xf32>, %x: tensor<?x2xf32>, %w: tensor<4x2xf32>, %i: tensor<?xi32>) -> tensor<?x4xf32> {
+  %s = arith.constant dense<[2, 5, 5]> : tensor<3xi32>
+  // expected-error @+1 {{the selected ids must rise, but 5 follows 5}}
+  %0 = stem.select_up %u, %x weight %w ids %i in %s : (tensor<?x4xf32>, tensor<?x2xf32>, tensor<4x2xf32>, tensor<?xi32>, tensor<3xi32>) -> tensor<?x4xf32>
+  return %0 : tensor<?x4xf32>
+}

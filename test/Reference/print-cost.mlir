@@ -16,6 +16,14 @@ func.func private @layer(%x: tensor<?x8xf32>, %w: tensor<16x8xf32>, %c: tensor<?
   return %y : tensor<?x16xf32>
 }
 
+// A bound: as if all four tokens were selected.
+// CHECK: @select
+// CHECK: stem.select_up {{ *}}1088 {{ *}}1252 {{ *}}128
+func.func @select(%u: tensor<?x16xf32>, %x: tensor<?x8xf32>, %w: tensor<16x8xf32>, %b: tensor<16xf32>, %i: tensor<?xi32>, %s: tensor<5xi32>) -> tensor<?x16xf32> {
+  %0 = stem.select_up %u, %x weight %w bias %b ids %i in %s : (tensor<?x16xf32>, tensor<?x8xf32>, tensor<16x8xf32>, tensor<?xi32>, tensor<5xi32>, tensor<16xf32>) -> tensor<?x16xf32>
+  return %0 : tensor<?x16xf32>
+}
+
 // A call costs what it calls.
 // CHECK: @twice
 // CHECK: call @layer {{ *}}1120 {{ *}}1184 {{ *}}128

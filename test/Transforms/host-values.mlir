@@ -44,6 +44,7 @@
 !rows = tensor<?x192xf32>
 !v64 = tensor<64xf32>
 !v100 = tensor<100xf32>
+!v130 = tensor<130xf32>
 !h = tensor<?x64xf32> // compute
 !k = tensor<?x32xf32> // compute
 !u130 = tensor<?x130xf32> // compute
@@ -78,6 +79,7 @@ stem.param @g130 = "g130" : !w130
 stem.param @d130 = "d130" : !d130
 stem.param @a = "a" : !a130
 stem.param @b = "b" : !b130
+stem.param @bu130 = "bu130" : !v130
 stem.param @up130 = "up130" : !w130
 stem.table @t192 = "t192" : !stem.table<130x192xf32>
 stem.table @t130 = "t130" : !stem.table<130x130xf32>
@@ -119,14 +121,15 @@ func.func private @table_layer(%x: !x, %p: !ids, %s: !ids, %cos: !angles, %sin: 
 }
 
 // Rows with a low-rank term, and the up-projection for some ids.
-func.func private @hybrid(%x: !x, %ids: !ids, %n: !v64, %rows: !logits, %i: !ids, %a: !a130, %b: !b130, %up: !w130, %g: !w130, %d: !d130) -> !x {
-  %selected = arith.constant dense<[3, 9]> : tensor<2xi32>
+func.func private @hybrid(%x: !x, %ids: !ids, %n: !v64, %rows: !logits, %i: !ids, %a: !a130, %b: !b130, %up: !w130, %bias: !v130, %g: !w130, %d: !d130) -> !x {
+  %some = arith.constant dense<[1, 3, 9]> : tensor<3xi32>
+  %selected = tensor.cast %some : tensor<3xi32> to !ids
   %map = arith.constant dense<[5, 4, 3, 2, 1, 0, -1, 7, 8, 9, 10, 11]> : tensor<12xi32>
   %ids1 = stem.map_ids %ids, %map {unknown = 9 : i32} : !ids, tensor<12xi32> -> !ids
   %h = stem.rms_norm %x, %n {eps = 1.0e-5 : f64} : !x, !v64 -> !h
   %u0 = stem.lookup %rows, %i : !logits, !ids -> !u130
   %u1 = stem.mix %u0, %h a %a b %b : (!u130, !h, !a130, !b130) -> !u130
-  %u2 = stem.select_up %u1, %h weight %up ids %ids1 in %selected : (!u130, !h, !w130, !ids, tensor<2xi32>) -> !u130
+  %u2 = stem.select_up %u1, %h weight %up bias %bias ids %ids1 in %selected : (!u130, !h, !w130, !ids, !ids, !v130) -> !u130
   %f = stem.gated_ffn %h gate %g rows %u2 down %d : (!h, !w130, !u130, !d130) -> !x
   %y = arith.addf %x, %f : !x
   return %y : !x
@@ -159,6 +162,7 @@ func.func @prefill(%ids: !ids {stem.name = "ids", stem.rows = "tokens", stem.id_
   %d130 = stem.param_load @d130 : !d130
   %a = stem.param_load @a : !a130
   %b = stem.param_load @b : !b130
+  %bu130 = stem.param_load @bu130 : !v130
   %up130 = stem.param_load @up130 : !w130
   %t192 = stem.table_load @t192 : !stem.table<130x192xf32>
   %t130 = stem.table_load @t130 : !stem.table<130x130xf32>
@@ -170,7 +174,7 @@ func.func @prefill(%ids: !ids {stem.name = "ids", stem.rows = "tokens", stem.id_
   %cos, %sin = stem.rotary_angles %p {inv_freq = array<f32: 1.0, 0.5, 0.25, 0.1, 0.05, 0.02, 0.01, 0.005>} : !ids -> !angles, !angles
   %x1 = call @dense(%x0, %p, %s, %cos, %sin, %c, %c0, %norm, %wq, %bq, %wk, %wo, %g100, %u100, %d100, %bg, %bu, %bd) : (!x, !ids, !ids, !angles, !angles, !stem.kv_cache, index, !v64, !wq, !v64, !wk, !wq, !w100, !w100, !d100, !v100, !v100, !v64) -> !x
   %x2 = call @table_layer(%x1, %p, %s, %cos, %sin, %c, %c1, %norm, %headnorm, %wq, %wk, %wo, %r192, %i192, %g192, %d192) : (!x, !ids, !ids, !angles, !angles, !stem.kv_cache, index, !v64, tensor<16xf32>, !wq, !wk, !wq, !rows, !ids, !w192, !d192) -> !x
-  %x3 = call @hybrid(%x2, %ids, %norm, %r130, %i130, %a, %b, %up130, %g130, %d130) : (!x, !ids, !v64, !logits, !ids, !a130, !b130, !w130, !w130, !d130) -> !x
+  %x3 = call @hybrid(%x2, %ids, %norm, %r130, %i130, %a, %b, %up130, %bu130, %g130, %d130) : (!x, !ids, !v64, !logits, !ids, !a130, !b130, !w130, !v130, !w130, !d130) -> !x
   %y = call @head(%x3, %i, %norm, %embed, %out) : (!x, !ids, !v64, !w130, !logits) -> !logits
   return %y : !logits
 }
@@ -195,6 +199,7 @@ func.func @decode(%ids: !ids {stem.name = "ids", stem.rows = "tokens", stem.id_b
   %d130 = stem.param_load @d130 : !d130
   %a = stem.param_load @a : !a130
   %b = stem.param_load @b : !b130
+  %bu130 = stem.param_load @bu130 : !v130
   %up130 = stem.param_load @up130 : !w130
   %t192 = stem.table_load @t192 : !stem.table<130x192xf32>
   %t130 = stem.table_load @t130 : !stem.table<130x130xf32>
@@ -206,7 +211,7 @@ func.func @decode(%ids: !ids {stem.name = "ids", stem.rows = "tokens", stem.id_b
   %cos, %sin = stem.rotary_angles %p {inv_freq = array<f32: 1.0, 0.5, 0.25, 0.1, 0.05, 0.02, 0.01, 0.005>} : !ids -> !angles, !angles
   %x1 = call @dense(%x0, %p, %s, %cos, %sin, %c, %c0, %norm, %wq, %bq, %wk, %wo, %g100, %u100, %d100, %bg, %bu, %bd) : (!x, !ids, !ids, !angles, !angles, !stem.kv_cache, index, !v64, !wq, !v64, !wk, !wq, !w100, !w100, !d100, !v100, !v100, !v64) -> !x
   %x2 = call @table_layer(%x1, %p, %s, %cos, %sin, %c, %c1, %norm, %headnorm, %wq, %wk, %wo, %r192, %i192, %g192, %d192) : (!x, !ids, !ids, !angles, !angles, !stem.kv_cache, index, !v64, tensor<16xf32>, !wq, !wk, !wq, !rows, !ids, !w192, !d192) -> !x
-  %x3 = call @hybrid(%x2, %ids, %norm, %r130, %i130, %a, %b, %up130, %g130, %d130) : (!x, !ids, !v64, !logits, !ids, !a130, !b130, !w130, !w130, !d130) -> !x
+  %x3 = call @hybrid(%x2, %ids, %norm, %r130, %i130, %a, %b, %up130, %bu130, %g130, %d130) : (!x, !ids, !v64, !logits, !ids, !a130, !b130, !w130, !v130, !w130, !d130) -> !x
   %y = call @head(%x3, %i, %norm, %embed, %out) : (!x, !ids, !v64, !w130, !logits) -> !logits
   return %y : !logits
 }
@@ -231,6 +236,7 @@ func.func @score(%ids: !ids {stem.name = "ids", stem.rows = "tokens", stem.id_bo
   %d130 = stem.param_load @d130 : !d130
   %a = stem.param_load @a : !a130
   %b = stem.param_load @b : !b130
+  %bu130 = stem.param_load @bu130 : !v130
   %up130 = stem.param_load @up130 : !w130
   %t192 = stem.table_load @t192 : !stem.table<130x192xf32>
   %t130 = stem.table_load @t130 : !stem.table<130x130xf32>
@@ -242,7 +248,7 @@ func.func @score(%ids: !ids {stem.name = "ids", stem.rows = "tokens", stem.id_bo
   %cos, %sin = stem.rotary_angles %p {inv_freq = array<f32: 1.0, 0.5, 0.25, 0.1, 0.05, 0.02, 0.01, 0.005>} : !ids -> !angles, !angles
   %x1 = call @dense(%x0, %p, %s, %cos, %sin, %c, %c0, %norm, %wq, %bq, %wk, %wo, %g100, %u100, %d100, %bg, %bu, %bd) : (!x, !ids, !ids, !angles, !angles, !stem.kv_cache, index, !v64, !wq, !v64, !wk, !wq, !w100, !w100, !d100, !v100, !v100, !v64) -> !x
   %x2 = call @table_layer(%x1, %p, %s, %cos, %sin, %c, %c1, %norm, %headnorm, %wq, %wk, %wo, %r192, %i192, %g192, %d192) : (!x, !ids, !ids, !angles, !angles, !stem.kv_cache, index, !v64, tensor<16xf32>, !wq, !wk, !wq, !rows, !ids, !w192, !d192) -> !x
-  %x3 = call @hybrid(%x2, %ids, %norm, %r130, %i130, %a, %b, %up130, %g130, %d130) : (!x, !ids, !v64, !logits, !ids, !a130, !b130, !w130, !w130, !d130) -> !x
+  %x3 = call @hybrid(%x2, %ids, %norm, %r130, %i130, %a, %b, %up130, %bu130, %g130, %d130) : (!x, !ids, !v64, !logits, !ids, !a130, !b130, !w130, !v130, !w130, !d130) -> !x
   %h = stem.rms_norm %x3, %norm {eps = 1.0e-5 : f64} : !x, !v64 -> !h
   %y = stem.cross_entropy %h, %embed, %labels : !h, !w130, !ids -> tensor<?xf32>
   return %y : tensor<?xf32>

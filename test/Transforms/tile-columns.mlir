@@ -50,6 +50,21 @@ func.func @fused(%x: tensor<?x32xbf16>, %g: !stem.packed<32x128xbf16>, %rows: te
   return %0 : tensor<?x32xbf16>
 }
 
+// The selected tokens alone, panel by panel.
+// CHECK-LABEL: func.func @select_up
+// CHECK: %[[FOUND:.*]]:2 = scf.for
+// CHECK: %[[X:.*]] = linalg.generic
+// CHECK: %[[PRODUCTS:.*]] = tensor.extract_slice %{{.*}}[0, 0] [%[[FOUND]]#1, 130]
+// CHECK: %[[Y:.*]] = scf.forall (%{{.*}}) in (3) shared_outs(%{{.*}} = %[[PRODUCTS]])
+// CHECK:   stem.packed_matmul %[[X]]
+// CHECK: scf.for {{.*}} to %[[FOUND]]#1
+// CHECK:   tensor.extract_slice %[[Y]]
+// CHECK:   tensor.insert_slice
+func.func @select_up(%up: tensor<?x130xf32>, %x: tensor<?x32xf32>, %w: !stem.packed<32x130xf32>, %b: tensor<130xf32>, %ids: tensor<?xi32>, %selected: tensor<?xi32>) -> tensor<?x130xf32> attributes {stem.tile = 1 : i64} {
+  %0 = stem.select_up %up, %x weight %w bias %b ids %ids in %selected : (tensor<?x130xf32>, tensor<?x32xf32>, !stem.packed<32x130xf32>, tensor<?xi32>, tensor<?xi32>, tensor<130xf32>) -> tensor<?x130xf32>
+  return %0 : tensor<?x130xf32>
+}
+
 // One task for each token and key-value head.
 // CHECK-LABEL: func.func @attend
 // CHECK: scf.forall (%{{.*}}, %[[H:.*]]) in (%{{.*}}, 2)

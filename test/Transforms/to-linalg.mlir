@@ -61,6 +61,29 @@ func.func @linear(%x: tensor<?x8xf32>, %p: !stem.packed<8x16xf32>, %w: tensor<16
   return %0, %1 : tensor<?x16xf32>, tensor<?x16xf32>
 }
 
+// Each id is looked up by halving; the tokens that are found are gathered, and
+// their products, plus the bias, replace their rows.
+// CHECK-LABEL: func.func @select_up
+// CHECK-SAME: %[[UP:[a-z0-9]+]]: tensor<64x128xf32>, %[[X:[a-z0-9]+]]: tensor<64x32xf32>, %[[W:[a-z0-9]+]]: !stem.packed<32x128xf32>, %[[B:[a-z0-9]+]]: tensor<128xf32>, %[[IDS:[a-z0-9]+]]: tensor<64xi32>, %[[SELECTED:[a-z0-9]+]]: tensor<?xi32>
+// CHECK: %[[FOUND:.*]]:2 = scf.for %[[T:.*]] = %{{.*}} to %{{.*}} step %{{.*}} iter_args(%[[PLACES:.*]] = %{{.*}}, %[[N:.*]] = %{{.*}}) -> (tensor<64xi32>, index)
+// CHECK:   %[[ID:.*]] = tensor.extract %[[IDS]][%[[T]]]
+// CHECK:   scf.for
+// CHECK:     tensor.extract %[[SELECTED]]
+// CHECK:     arith.cmpi sgt, %{{.*}}, %[[ID]]
+// CHECK:   tensor.insert %{{.*}} into %[[PLACES]][%[[N]]]
+// CHECK: %[[ROWS:.*]] = tensor.extract_slice %{{.*}}[0, 0] [%[[FOUND]]#1, 32]
+// CHECK: %[[GATHERED:.*]] = linalg.generic {{.*}} outs(%[[ROWS]] :
+// CHECK:   tensor.extract %[[X]]
+// CHECK: %[[PRODUCTS:.*]] = tensor.extract_slice %{{.*}}[0, 0] [%[[FOUND]]#1, 128]
+// CHECK: stem.packed_matmul %[[GATHERED]], %[[W]]{{.*}} into %[[PRODUCTS]]
+// CHECK: scf.for {{.*}} to %[[FOUND]]#1 step %{{.*}} iter_args(%[[SUM:.*]] = %[[UP]])
+// CHECK:   linalg.generic {{.*}} ins(%{{.*}}, %[[B]] :
+// CHECK:   tensor.insert_slice %{{.*}} into %[[SUM]]
+func.func @select_up(%up: tensor<64x128xf32>, %x: tensor<64x32xf32>, %w: !stem.packed<32x128xf32>, %b: tensor<128xf32>, %ids: tensor<64xi32>, %selected: tensor<?xi32>) -> tensor<64x128xf32> {
+  %0 = stem.select_up %up, %x weight %w bias %b ids %ids in %selected : (tensor<64x128xf32>, tensor<64x32xf32>, !stem.packed<32x128xf32>, tensor<64xi32>, tensor<?xi32>, tensor<128xf32>) -> tensor<64x128xf32>
+  return %0 : tensor<64x128xf32>
+}
+
 // Blocks of d_ff that divide it: 320 = 5 * 64. No T x 320 tensor exists.
 // CHECK-LABEL: func.func @blocks
 // CHECK-NOT: tensor<64x320xf32>

@@ -49,9 +49,9 @@ public:
   void setParameter(llvm::StringRef key, ReferenceTensor value) {
     parameters[key.str()] = std::move(value);
   }
-  /// The value with this checkpoint key: given, or seeded by the key.
-  ReferenceTensor getParameter(llvm::StringRef key,
-                               llvm::ArrayRef<int64_t> shape) const;
+  /// The value with this checkpoint key: given, or seeded by the key. `type` is
+  /// a parameter's or a table's; integers rise, as selected ids must.
+  ReferenceTensor getParameter(llvm::StringRef key, mlir::Type type) const;
 
   ReferenceCache &getCache() { return cache; }
 

@@ -63,6 +63,10 @@ public:
   double real(uint64_t index) const;
   /// An integer in [0, bound).
   int64_t integer(uint64_t index, int64_t bound) const;
+  /// Above that of every smaller index: about half of all integers are one.
+  int64_t risingId(uint64_t index) const {
+    return static_cast<int64_t>(2 * index) + integer(index, 2);
+  }
 
 private:
   uint64_t state;

@@ -34,8 +34,9 @@ def StemInterpretPass : Pass<"stem-interpret", "::mlir::ModuleOp"> {
     in index order: what it prints is the reference for every pass.
 
     Arguments are made from the seed and their number: floats are multiples of
-    1/64 in [-1, 1); an `i32` vector holds positions, sequences or ids as its
-    uses (or the argument attribute `stem.role`) say. Parameters and tables
+    1/64 in [-1, 1); an `i32` vector holds positions, sequences, ids or
+    selected ids (which rise) as its uses (or the argument attribute
+    `stem.role`) say. Parameters and tables
     are made from the seed and their checkpoint key, so they keep their values
     when a pass packs them, or turns them into arguments with the attribute
     `stem.param` or `stem.table`. The module is left as it is; the pass may stand at several

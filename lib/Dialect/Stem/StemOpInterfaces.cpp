@@ -285,7 +285,9 @@ OpCost MixOp::getCost(int64_t tokens) {
 }
 
 OpCost SelectUpOp::getCost(int64_t tokens) {
-  return matrixCost(*this, getX(), {getWeight()}, 0, tokens);
+  return matrixCost(*this, getX(), {getWeight()},
+                    getBias() ? Count(sizeOf(getUp(), 1, tokens)) : Count(0),
+                    tokens);
 }
 
 OpCost PackedMatmulOp::getCost(int64_t tokens) {

@@ -405,7 +405,10 @@ LogicalResult SelectUpOp::verify() {
                         dim(getUp(), 0), "the rows of up")) ||
       // C4
       failed(expectSize(*this, "rows of x", dim(getX(), 0), dim(getUp(), 0),
-                        "the rows of up")))
+                        "the rows of up")) ||
+      // C6
+      failed(
+          expectBias(*this, getBias(), weight.outputs, "length of the bias")))
     return failure();
   // C5
   return expectSameShape(*this, getResult(), getUp(), "up");

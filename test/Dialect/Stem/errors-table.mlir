@@ -271,3 +271,11 @@ func.func @select_up_c5(%u: tensor<3x16xf32>, %x: tensor<3x8xf32>, %w: tensor<16
   %0 = stem.select_up %u, %x weight %w ids %i in %s : (tensor<3x16xf32>, tensor<3x8xf32>, tensor<16x8xf32>, tensor<3xi32>, tensor<2xi32>) -> tensor<3x8xf32>
   return
 }
+
+// -----
+
+func.func @select_up_c6(%u: tensor<3x16xf32>, %x: tensor<3x8xf32>, %w: tensor<16x8xf32>, %b: tensor<8xf32>, %i: tensor<3xi32>, %s: tensor<2xi32>) {
+  // expected-error @+1 {{'stem.select_up' op length of the bias must be as long as its weight has outputs, which is 16, got 8}}
+  %0 = stem.select_up %u, %x weight %w bias %b ids %i in %s : (tensor<3x16xf32>, tensor<3x8xf32>, tensor<16x8xf32>, tensor<3xi32>, tensor<2xi32>, tensor<8xf32>) -> tensor<3x16xf32>
+  return
+}

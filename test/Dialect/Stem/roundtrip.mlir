@@ -102,12 +102,14 @@ func.func @table_ffn(%x: tensor<?x8xf32>, %ids: tensor<?xi32>, %t: !stem.table<3
 }
 
 // CHECK-LABEL: func.func @hybrids
-func.func @hybrids(%up: tensor<?x16xf32>, %x: tensor<?x8xf32>, %a: tensor<16x2xf32>, %b: tensor<2x8xf32>, %w: tensor<16x8xf32>, %ids: tensor<?xi32>, %selected: tensor<3xi32>) -> tensor<?x16xf32> {
+func.func @hybrids(%up: tensor<?x16xf32>, %x: tensor<?x8xf32>, %a: tensor<16x2xf32>, %b: tensor<2x8xf32>, %w: tensor<16x8xf32>, %ids: tensor<?xi32>, %selected: tensor<3xi32>, %bias: tensor<16xf32>) -> tensor<?x16xf32> {
   // CHECK: stem.mix %{{.*}}, %{{.*}} a %{{.*}} b %{{.*}} : (tensor<?x16xf32>, tensor<?x8xf32>, tensor<16x2xf32>, tensor<2x8xf32>) -> tensor<?x16xf32>
   %0 = stem.mix %up, %x a %a b %b : (tensor<?x16xf32>, tensor<?x8xf32>, tensor<16x2xf32>, tensor<2x8xf32>) -> tensor<?x16xf32>
   // CHECK: stem.select_up %{{.*}}, %{{.*}} weight %{{.*}} ids %{{.*}} in %{{.*}} : (tensor<?x16xf32>, tensor<?x8xf32>, tensor<16x8xf32>, tensor<?xi32>, tensor<3xi32>) -> tensor<?x16xf32>
   %1 = stem.select_up %0, %x weight %w ids %ids in %selected : (tensor<?x16xf32>, tensor<?x8xf32>, tensor<16x8xf32>, tensor<?xi32>, tensor<3xi32>) -> tensor<?x16xf32>
-  return %1 : tensor<?x16xf32>
+  // CHECK: stem.select_up %{{.*}}, %{{.*}} weight %{{.*}} bias %{{.*}} ids %{{.*}} in %{{.*}} : (tensor<?x16xf32>, tensor<?x8xf32>, tensor<16x8xf32>, tensor<?xi32>, tensor<3xi32>, tensor<16xf32>) -> tensor<?x16xf32>
+  %2 = stem.select_up %1, %x weight %w bias %bias ids %ids in %selected : (tensor<?x16xf32>, tensor<?x8xf32>, tensor<16x8xf32>, tensor<?xi32>, tensor<3xi32>, tensor<16xf32>) -> tensor<?x16xf32>
+  return %2 : tensor<?x16xf32>
 }
 
 // CHECK-LABEL: func.func @packed_matmul

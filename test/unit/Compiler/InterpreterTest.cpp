@@ -317,8 +317,9 @@ TEST_F(InterpreterTest, ParametersAreSeededByKey) {
   })");
   std::vector<double> seeds = run({});
   ASSERT_EQ(seeds.size(), 6u);
-  EXPECT_EQ(seeds, interpreter->getParameter("some.key", {3, 2}).values);
-  EXPECT_NE(seeds, interpreter->getParameter("other.key", {3, 2}).values);
+  auto type = RankedTensorType::get({3, 2}, Float32Type::get(&context));
+  EXPECT_EQ(seeds, interpreter->getParameter("some.key", type).values);
+  EXPECT_NE(seeds, interpreter->getParameter("other.key", type).values);
   expectNear(runFunction("packed", {}), {seeds[1], seeds[3], seeds[5]});
   interpreter->setParameter("some.key", makeTensor({3, 2}, {1, 2, 3, 4, 5, 6}));
   expectNear(run({}), {1, 2, 3, 4, 5, 6});

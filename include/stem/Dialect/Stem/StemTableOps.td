@@ -138,19 +138,31 @@ def Stem_MixOp : Stem_PureTokenwiseOp<"mix"> {
 def Stem_SelectUpOp : Stem_PureTokenwiseOp<"select_up"> {
   let summary = "Rows for most ids, the up-projection for some";
   let description = [{
-    `result[t] = W_up x[t]` where `ids[t]` occurs in `selected`, else `up[t]`.
+    `result[t] = W_up x[t] + bias` where `ids[t]` occurs in `selected`, else
+    `up[t]`. Only the selected tokens are multiplied: they are gathered, and
+    their products take the places of their rows. `selected` rises strictly, at
+    run time: each id is looked for by halving.
+
+    Its cost is a bound, as if all tokens were selected: how many are is known
+    when the ids are.
 
     Constraints: C1 the columns of `x` equal the inputs of `weight`; C2 the
     outputs of `weight` equal the columns of `up`; C3 `ids` has `T` elements;
-    C4 `x` has the rows of `up`; C5 the result has the shape of `up`.
+    C4 `x` has the rows of `up`; C5 the result has the shape of `up`; C6 the
+    bias has the outputs of `weight`.
+
+    ```mlir
+    %u1 = stem.select_up %u, %x weight %w bias %b ids %ids in %selected : (tensor<?x1536xf32>, tensor<?x576xf32>, tensor<1536x576xf32>, tensor<?xi32>, tensor<412xi32>, tensor<1536xf32>) -> tensor<?x1536xf32>
+    ```
   }];
   let arguments = (ins Stem_FloatMatrix:$up, Stem_FloatMatrix:$x,
                        AnyTypeOf<[Stem_FloatMatrix, Stem_PackedType]>:$weight,
-                       Stem_IdVector:$ids, Stem_IdVector:$selected);
+                       Stem_IdVector:$ids, Stem_IdVector:$selected,
+                       Optional<Stem_FloatVector>:$bias);
   let results = (outs Stem_FloatMatrix:$result);
   let assemblyFormat = [{
-    $up `,` $x `weight` $weight `ids` $ids `in` $selected attr-dict `:`
-    functional-type(operands, $result)
+    $up `,` $x `weight` $weight (`bias` $bias^)? `ids` $ids `in` $selected
+    attr-dict `:` functional-type(operands, $result)
   }];
   let hasFolder = 1;
 }
