@@ -12,6 +12,7 @@ import sys
 
 import torch
 from safetensors import safe_open
+from safetensors.torch import save_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
 import accuracy
@@ -169,7 +170,40 @@ def check_refusal(results, folder, name):
                     said is not None, "True", said is not None, message=said)
 
 
-INITS = "row-mean", "embedding", "mixed"
+def selected():
+    """The "mixed" folder whose layers keep the up-projection for a third of
+    the ids, each for another third."""
+    folder = os.path.join(common.RESULTS, "smollm2-select")
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(common.converted("mixed"), folder)
+    path = os.path.join(folder, "config.json")
+    with open(path, encoding="utf-8") as file:
+        config = json.load(file)
+    config["stem"]["select"] = True
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(config, file, indent=2)
+    tensors = {}
+    with safe_open(os.path.join(common.imported("bf16"), "model.safetensors"),
+                   "pt") as dense:
+        for layer in config["stem"]["layers"]:
+            mlp = f"model.layers.{layer}.mlp."
+            tensors[mlp + "up_proj.weight"] = dense.get_tensor(
+                mlp + "up_proj.weight")
+            tensors[mlp + "up_select.ids"] = torch.arange(
+                layer // 3 % 3, config["vocab_size"], 3)
+    save_file(tensors, os.path.join(folder, "stem-select.safetensors"),
+              metadata={"format": "pt"})
+    path = os.path.join(folder, "model.safetensors.index.json")
+    with open(path, encoding="utf-8") as file:
+        index = json.load(file)
+    index["weight_map"].update(dict.fromkeys(tensors,
+                                             "stem-select.safetensors"))
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(index, file)
+    return folder
+
+
+INITS = "row-mean", "embedding", "mixed", "select"
 
 
 def main():
@@ -180,11 +214,11 @@ def main():
     results = common.Results("modeling")
     check_golden(results)
     for init in INITS[:1] if args.quick else INITS:
-        folder = common.converted(init)
+        folder = selected() if init == "select" else common.converted(init)
         model = load(folder)
         with torch.inference_mode():
             check_logits(results, model, folder, init)
-            if init == "row-mean":
+            if init in ("row-mean", "select"):
                 check_use(results, model, folder, init)
         check_refusal(results, folder, init)
         del model

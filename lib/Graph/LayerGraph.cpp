@@ -195,11 +195,17 @@ Value LayerBuilder::feedForward(Value h) {
                               weight(Role::Up), weight(Role::Down),
                               weight(Role::GateBias), weight(Role::UpBias),
                               weight(Role::DownBias));
+  Value a = weight(Role::MixA);
   auto rows = cast<RankedTensorType>(inputs.rows.getType());
-  Value up = LookupOp::create(b, loc, rows, inputs.rows, inputs.index);
-  if (Value a = weight(Role::MixA))
-    up = MixOp::create(b, loc, rows.clone(b.getF32Type()), up, h, a,
-                       weight(Role::MixB));
+  RankedTensorType wide = rows.clone(b.getF32Type());
+  Value up = LookupOp::create(b, loc, inputs.selected && !a ? wide : rows,
+                              inputs.rows, inputs.index);
+  if (a)
+    up = MixOp::create(b, loc, wide, up, h, a, weight(Role::MixB));
+  // Last: a selected id has neither a row nor a low-rank term.
+  if (inputs.selected)
+    up = SelectUpOp::create(b, loc, wide, up, h, weight(Role::Up), inputs.ids,
+                            inputs.selected, weight(Role::UpBias));
   return GatedFFNOp::create(b, loc, result, h, weight(Role::Gate), up,
                             weight(Role::Down), weight(Role::GateBias),
                             weight(Role::DownBias));
@@ -290,6 +296,8 @@ func::FuncOp stem::buildLayerFunction(OpBuilder &builder, Location loc,
   if (rowType) {
     inputs.push_back(types.activation(config.intermediateSize, *rowType));
     inputs.push_back(types.ids());
+    if (!layer.upSelectIds.empty())
+      inputs.append({types.ids(), types.ids()});
   }
   auto function = func::FuncOp::create(
       builder, loc, name, builder.getFunctionType(inputs, {types.residual()}));
@@ -298,14 +306,27 @@ func::FuncOp stem::buildLayerFunction(OpBuilder &builder, Location loc,
   Block *block = function.addEntryBlock();
   builder.setInsertionPointToStart(block);
   auto arguments = block->getArguments();
-  LayerInputs values = {arguments[1], arguments[2], arguments[3],
-                        arguments[4], arguments[5], arguments[6],
-                        {},           {},           {}};
+  LayerInputs values = {arguments[1],
+                        arguments[2],
+                        arguments[3],
+                        arguments[4],
+                        arguments[5],
+                        arguments[6],
+                        {},
+                        {},
+                        {},
+                        {},
+                        {}};
   for (auto [number, param] : llvm::enumerate(params))
     values.weights[param.role] = arguments[7 + number];
-  if (rowType) {
-    values.rows = arguments.drop_back().back();
-    values.index = arguments.back();
+  auto tables = arguments.drop_front(7 + params.size());
+  if (tables.size() >= 2) {
+    values.rows = tables[0];
+    values.index = tables[1];
+  }
+  if (tables.size() == 4) {
+    values.ids = tables[2];
+    values.selected = tables[3];
   }
   LayerBuilder layerBuilder(builder, loc, config, config.layers[index], types,
                             std::move(values));

@@ -93,7 +93,8 @@ LayerKind layerKind(const ModelConfig &config, const ModelWeights &weights,
 struct LayerInputs {
   mlir::Value positions, sequences, cos, sin, cache, number;
   std::map<LayerParam::Role, mlir::Value> weights;
-  mlir::Value rows, index; ///< of a STEM layer
+  mlir::Value rows, index;   ///< of a STEM layer
+  mlir::Value ids, selected; ///< of one that keeps W_up for some ids
 };
 
 /// Writes one layer, whole or in parts. x is the residual stream, T x d f32.
@@ -160,7 +161,8 @@ mlir::func::FuncOp createEntry(mlir::OpBuilder &builder, mlir::Location loc,
                                uint64_t vocabSize);
 
 /// `name`(x, positions, sequences, cos, sin, cache, layer, weights..., and for
-/// a STEM layer rows, index) -> x. `rowType` is the element type of the rows.
+/// a STEM layer rows, index, and for one with selected ids the tokens' ids and
+/// those) -> x. `rowType` is the element type of the rows.
 mlir::func::FuncOp
 buildLayerFunction(mlir::OpBuilder &builder, mlir::Location loc,
                    const ModelConfig &config, uint64_t index,

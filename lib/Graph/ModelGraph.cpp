@@ -13,6 +13,7 @@
 #include "stem/Support/Error.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 
 #include <map>
 
@@ -59,6 +60,8 @@ private:
       if (!layer.upTable.empty())
         TableOp::create(builder, loc, layer.upTable, layer.upTable,
                         tableType(layer));
+      if (!layer.upSelectIds.empty())
+        declareParam(layer.upSelectIds, selectedType(layer));
     }
     declareParam(weights.finalNorm, types.vector(config.hiddenSize));
     if (!weights.isHeadTied)
@@ -87,6 +90,12 @@ private:
                           config.intermediateSize, element);
   }
 
+  RankedTensorType selectedType(const LayerWeights &layer) {
+    uint64_t count = tensors.get(layer.upSelectIds).elements();
+    return RankedTensorType::get({static_cast<int64_t>(count)},
+                                 builder.getI32Type());
+  }
+
   /// The function of layer `index`, shared by all layers of its kind.
   func::FuncOp layerFunction(uint64_t index) {
     LayerKind kind = layerKind(config, weights, index);
@@ -104,6 +113,8 @@ private:
 
   std::string layerName(const LayerKind &kind) {
     std::string name = kind.isStem ? "layer_stem" : "layer_dense";
+    if (kind.isStem && llvm::is_contained(kind.roles, LayerParam::Role::Up))
+      name += "_select";
     if (kind.window > 0)
       name += "_window" + std::to_string(kind.window);
     if (!kind.usesRope)
@@ -177,6 +188,13 @@ private:
       for (const LayerParam &param : layerParams(weights.layers[i]))
         operands.push_back(load(param.key, types.param(param)));
       llvm::append_range(operands, rows[i]);
+      if (const LayerWeights &layer = weights.layers[i];
+          !layer.upSelectIds.empty()) {
+        // Layers may differ in the number of ids and be one function still.
+        Value selected = load(layer.upSelectIds, selectedType(layer));
+        operands.append({tokens[0], tensor::CastOp::create(
+                                        builder, loc, types.ids(), selected)});
+      }
       x = func::CallOp::create(builder, loc, layerFunction(i), operands)
               .getResult(0);
     }
@@ -263,10 +281,7 @@ OwningOpRef<ModuleOp> stem::buildModelGraph(MLIRContext &context,
                                             const ModelWeights &weights,
                                             const TensorSource &tensors,
                                             const GraphOptions &options) {
-  context.loadDialect<StemDialect, func::FuncDialect, arith::ArithDialect>();
-  if (config.stem && config.stem->select)
-    fail("{}: stem.select is not supported by this version; it runs models "
-         "whose STEM layers have a table, with or without a low-rank term",
-         tensors.description());
+  context.loadDialect<StemDialect, func::FuncDialect, arith::ArithDialect,
+                      tensor::TensorDialect>();
   return ModelBuilder(context, config, weights, tensors, options).build();
 }

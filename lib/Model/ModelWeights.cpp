@@ -38,6 +38,7 @@ private:
   void resolveAttention(uint64_t layer, LayerWeights &weights);
   void resolveFeedForward(uint64_t layer, LayerWeights &weights);
   void resolveTable(uint64_t layer, LayerWeights &weights);
+  void resolveSelected(uint64_t layer, LayerWeights &weights);
   bool equalsEmbedding(const std::string &head) const;
   void refuseUnused();
   std::set<std::string> replacedUpProjections() const;
@@ -190,20 +191,55 @@ void Resolver::resolveTable(uint64_t layer, LayerWeights &weights) {
     weights.upMixB =
         require(name("mlp.up_mix.b.weight"), {stem.rank, config.hiddenSize});
   }
-  if (!stem.select)
-    return;
-  weights.upProj = require(name("mlp.up_proj.weight"), {f, config.hiddenSize});
-  weights.upBias = take(name("mlp.up_proj.bias"), {f}, config.mlpBias);
-  weights.upSelectIds = name("mlp.up_select.ids");
-  const TensorInfo *ids = source.find(weights.upSelectIds);
-  const Shape shape = ids && ids->shape.size() == 1 ? ids->shape : Shape{vocab};
-  const DType type = requireInfo(weights.upSelectIds, shape).dtype;
-  if (shape[0] > vocab)
-    fail("{}: tensor \"{}\" has {} ids, the vocabulary {}",
-         source.description(), weights.upSelectIds, shape[0], vocab);
-  if (type != DType::I32 && type != DType::I64)
+  if (stem.select)
+    resolveSelected(layer, weights);
+}
+
+/// The ids of a tensor of I32 or I64.
+template <typename T>
+std::vector<int64_t> readIds(const TensorSource &source,
+                             const TensorInfo &info) {
+  std::vector<T> ids(info.elements());
+  source.readRaw(info.name, 0, info.rows(),
+                 reinterpret_cast<std::byte *>(ids.data()));
+  return {ids.begin(), ids.end()};
+}
+
+/// Compiled code looks ids up by halving, so they must rise.
+void checkSelected(const TensorSource &source, const TensorInfo &info,
+                   uint64_t vocab) {
+  const std::vector<int64_t> ids = info.dtype == DType::I32
+                                       ? readIds<int32_t>(source, info)
+                                       : readIds<int64_t>(source, info);
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] < 0 || static_cast<uint64_t>(ids[i]) >= vocab)
+      fail("{}: tensor \"{}\" has id {} at {}, the vocabulary ends at {}",
+           info.file.string(), info.name, ids[i], i, vocab - 1);
+    if (i > 0 && ids[i] <= ids[i - 1])
+      fail("{}: tensor \"{}\" has id {} after {} at {}; ids must rise, each "
+           "once: sort them and leave out what repeats",
+           info.file.string(), info.name, ids[i], ids[i - 1], i);
+  }
+}
+
+void Resolver::resolveSelected(uint64_t layer, LayerWeights &weights) {
+  const uint64_t vocab = config.vocabSize, f = config.intermediateSize;
+  weights.upProj = require(layerTensorName(layer, "mlp.up_proj.weight"),
+                           {f, config.hiddenSize});
+  weights.upBias =
+      take(layerTensorName(layer, "mlp.up_proj.bias"), {f}, config.mlpBias);
+  weights.upSelectIds = layerTensorName(layer, "mlp.up_select.ids");
+  const TensorInfo *found = source.find(weights.upSelectIds);
+  const TensorInfo &ids = requireInfo(
+      weights.upSelectIds,
+      found && found->shape.size() == 1 ? found->shape : Shape{vocab});
+  if (ids.shape[0] > vocab)
+    fail("{}: tensor \"{}\" has {} ids, the vocabulary {}", ids.file.string(),
+         ids.name, ids.shape[0], vocab);
+  if (ids.dtype != DType::I32 && ids.dtype != DType::I64)
     fail("{}: tensor \"{}\" has type {}; I32 or I64 was expected",
-         source.description(), weights.upSelectIds, dtypeName(type));
+         ids.file.string(), ids.name, dtypeName(ids.dtype));
+  checkSelected(source, ids, vocab);
 }
 
 void Resolver::resolveFeedForward(uint64_t layer, LayerWeights &weights) {

@@ -95,11 +95,22 @@ void loadPacked(const TensorSource &source, const TensorInfo &info,
   source.release(info.name);
 }
 
+/// Reads ids, which the checkpoint has compared with its vocabulary.
+void loadIds(const TensorSource &source, const TensorInfo &info,
+             std::byte *target) {
+  std::vector<int64_t> ids(info.elements());
+  source.readRaw(info.name, 0, info.rows(),
+                 reinterpret_cast<std::byte *>(ids.data()));
+  std::copy(ids.begin(), ids.end(), reinterpret_cast<int32_t *>(target));
+}
+
 /// Reads rows as they are laid out, converted to `dtype`: from any type to f32
-/// and bf16, to others from themselves.
+/// and bf16, from i64 to i32, to others from themselves.
 void loadPlain(const TensorSource &source, const TensorInfo &info,
                int32_t dtype, std::byte *target, stem_context *context) {
   const DType wanted = weightType(dtype);
+  if (wanted == DType::I32 && info.dtype == DType::I64)
+    return loadIds(source, info, target);
   if (wanted != DType::F32 && wanted != DType::BF16 && wanted != info.dtype)
     fail("tensor \"{}\" has elements of type {}, but the compiled module takes "
          "{}; compile it again (--no-compile-cache)",

@@ -49,6 +49,7 @@ private:
   void collectChat(const Tokenizer &tokenizer);
   void printModel() const;
   void printLayers() const;
+  std::vector<uint64_t> selectedIds() const;
   Json configJson() const;
 
   const InspectArguments &arguments;
@@ -162,6 +163,22 @@ void Inspection::printLayers() const {
     fmt::print("            rows of {} x {} in {}, rank {}\n", config.vocabSize,
                config.intermediateSize, config.stem->rowDType,
                config.stem->rank);
+  if (config.stem && config.stem->select)
+    fmt::print("            ids that keep the up-projection: {}\n",
+               fmt::join(selectedIds(), ", "));
+}
+
+/// Of each STEM layer the number of ids that keep W_up, equal ones once.
+std::vector<uint64_t> Inspection::selectedIds() const {
+  std::vector<uint64_t> counts;
+  for (const LayerWeights &layer : checkpoint->weights().layers)
+    if (!layer.upSelectIds.empty())
+      counts.push_back(checkpoint->tensors().get(layer.upSelectIds).elements());
+  if (std::adjacent_find(counts.begin(), counts.end(), std::not_equal_to<>()) ==
+          counts.end() &&
+      !counts.empty())
+    counts.resize(1);
+  return counts;
 }
 
 void Inspection::printModel() const {
@@ -182,6 +199,13 @@ void Inspection::printModel() const {
              formatCount(static_cast<double>(cost.parameters)),
              formatCount(static_cast<double>(cost.flopsPerToken)),
              formatBytes(static_cast<double>(cost.bytesPerToken)));
+  if (cost.selectedFlops)
+    fmt::print("            {} FLOPs and {} for one whose id keeps the "
+               "up-projection\n",
+               formatCount(static_cast<double>(cost.flopsPerToken +
+                                               cost.selectedFlops)),
+               formatBytes(static_cast<double>(cost.bytesPerToken +
+                                               cost.selectedBytes)));
 }
 
 void Inspection::printText() const {
@@ -239,10 +263,16 @@ Json Inspection::configJson() const {
   for (size_t layer = 0; layer < config.layerCount(); ++layer) {
     json["layers"][layer]["window"] = config.layers[layer].window;
     json["layers"][layer]["rope"] = config.layers[layer].usesRope;
+    const std::string &selected =
+        checkpoint->weights().layers[layer].upSelectIds;
+    if (!selected.empty())
+      json["layers"][layer]["selected_ids"] =
+          checkpoint->tensors().get(selected).elements();
   }
   if (config.stem)
     json["stem"] = {{"layers", config.stem->layers},
                     {"rank", config.stem->rank},
+                    {"select", config.stem->select},
                     {"row_dtype", config.stem->rowDType},
                     {"base", config.stem->baseModelType}};
   return json;

@@ -18,6 +18,8 @@ Cost &Cost::operator+=(const Cost &other) {
   flopsPerToken += other.flopsPerToken;
   bytes += other.bytes;
   bytesPerToken += other.bytesPerToken;
+  selectedFlops += other.selectedFlops;
+  selectedBytes += other.selectedBytes;
   return *this;
 }
 
@@ -46,13 +48,28 @@ static Cost rowsCost(const TensorInfo &tensor) {
           tensor.bytes / std::max<uint64_t>(tensor.shape.at(0), 1)};
 }
 
+/// A matrix that tokens with selected ids alone are multiplied by.
+static Cost selectedCost(const TensorInfo &tensor) {
+  Cost cost = matrixCost(tensor);
+  std::swap(cost.flopsPerToken, cost.selectedFlops);
+  std::swap(cost.bytesPerToken, cost.selectedBytes);
+  return cost;
+}
+
 static Cost layerCost(const LayerWeights &layer, const TensorSizes &sizes) {
   Cost cost;
   for (const std::string &name : ModelWeights::layerNames(layer)) {
     const bool isRows = name == layer.upTable || name == layer.upTableScale ||
                         name == layer.upTableMinimum;
     const TensorInfo &tensor = sizes.at(name);
-    cost += isRows ? rowsCost(tensor) : matrixCost(tensor);
+    const bool isSelected = !layer.upSelectIds.empty() &&
+                            (name == layer.upProj || name == layer.upBias);
+    if (name == layer.upSelectIds)
+      cost += {0, 0, tensor.bytes, 0};
+    else
+      cost += isRows       ? rowsCost(tensor)
+              : isSelected ? selectedCost(tensor)
+                           : matrixCost(tensor);
   }
   return cost;
 }
@@ -85,10 +102,16 @@ double stem::attentionFlops(const ModelConfig &config, uint64_t first,
 }
 
 Json stem::costJson(const Cost &cost) {
-  return {{"parameters", cost.parameters},
-          {"flops_per_token", cost.flopsPerToken},
-          {"bytes", cost.bytes},
-          {"bytes_read_per_token", cost.bytesPerToken}};
+  Json json = {{"parameters", cost.parameters},
+               {"flops_per_token", cost.flopsPerToken},
+               {"bytes", cost.bytes},
+               {"bytes_read_per_token", cost.bytesPerToken}};
+  if (cost.selectedFlops) {
+    json["flops_per_selected_token"] = cost.flopsPerToken + cost.selectedFlops;
+    json["bytes_read_per_selected_token"] =
+        cost.bytesPerToken + cost.selectedBytes;
+  }
+  return json;
 }
 
 Json stem::modelCostJson(const ModelCost &cost) {

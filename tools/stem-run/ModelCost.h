@@ -24,6 +24,9 @@ struct Cost {
   uint64_t bytes = 0; ///< as stored
   /// What one decoded token reads: a table or the embedding counts one row.
   uint64_t bytesPerToken = 0;
+  /// What a token whose id keeps the up-projection takes on top of both.
+  uint64_t selectedFlops = 0;
+  uint64_t selectedBytes = 0;
 
   Cost &operator+=(const Cost &other);
 };

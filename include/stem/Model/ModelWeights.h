@@ -45,7 +45,7 @@ struct LayerWeights {
   std::string upTableMinimum;      ///< [V], 8-bit rows
   std::string upMixA;              ///< [f, rank]
   std::string upMixB;              ///< [rank, d]
-  std::string upSelectIds;         ///< [n], integers
+  std::string upSelectIds;         ///< [n], i32 or i64, rising
 };
 
 /// The tensors of a model by role, checked against a source: each is there with

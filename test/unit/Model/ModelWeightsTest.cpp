@@ -11,6 +11,7 @@
 #include "stem/Model/Checkpoint.h"
 #include "stem/Model/Safetensors.h"
 
+#include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -39,6 +40,13 @@ public:
   void add(const std::string &name, DType dtype, std::vector<uint64_t> shape) {
     const uint64_t bytes = *dtypeBytes(dtype, *elementCount(shape));
     tensors[name] = {{name, dtype, std::move(shape)}, std::string(bytes, '\0')};
+  }
+  template <typename T>
+  void addIds(const std::string &name, const std::vector<T> &ids) {
+    add(name, sizeof(T) == 4 ? DType::I32 : DType::I64, {ids.size()});
+    if (!ids.empty())
+      std::memcpy(tensors[name].second.data(), ids.data(),
+                  ids.size() * sizeof(T));
   }
   void copy(const std::string &from, const std::string &to) {
     tensors[to] = tensors.at(from);
@@ -226,16 +234,44 @@ TEST(ModelWeights, hybridsNeedTheirTensors) {
     model.add(layer(n, "mlp.up_mix.a.weight"), DType::F32, {80, 4});
     model.add(layer(n, "mlp.up_mix.b.weight"), DType::F32, {4, 32});
     model.add(layer(n, "mlp.up_proj.weight"), DType::F32, {80, 32});
-    model.add(layer(n, "mlp.up_select.ids"), DType::I64, {5});
+    model.addIds<int64_t>(layer(n, "mlp.up_select.ids"), {0, 3, 4, 50, 95});
   }
   const Checkpoint opened = model.open();
   const LayerWeights &weights = opened.weights().layers[1];
   EXPECT_EQ(weights.upSelectIds, layer(1, "mlp.up_select.ids"));
   EXPECT_EQ(weights.upProj, layer(1, "mlp.up_proj.weight"));
-  model.add(layer(1, "mlp.up_select.ids"), DType::F32, {5});
-  EXPECT_ERROR(model.open(), layer(1, "mlp.up_select.ids"), "I32 or I64");
-  model.add(layer(1, "mlp.up_select.ids"), DType::I64, {97});
-  EXPECT_ERROR(model.open(), "97 ids", "96");
+  model.tensors.erase(layer(1, "mlp.up_select.ids"));
+  EXPECT_ERROR(model.open(), layer(1, "mlp.up_select.ids"), "missing");
+}
+
+TEST(ModelWeights, selectedIdsRise) {
+  Model model("stem_llama");
+  model.config["stem"]["select"] = true;
+  const std::string ids = layer(1, "mlp.up_select.ids");
+  for (const uint64_t n : {1, 2}) {
+    model.add(layer(n, "mlp.up_proj.weight"), DType::F32, {80, 32});
+    model.addIds<int32_t>(layer(n, "mlp.up_select.ids"), {});
+  }
+  EXPECT_EQ(model.open().tensors().get(ids).elements(), 0u);
+  for (const auto type : {DType::F32, DType::U8}) {
+    model.add(ids, type, {5});
+    EXPECT_ERROR(model.open(), "model.safetensors", ids,
+                 std::string(dtypeName(type)), "I32 or I64");
+  }
+  model.add(ids, DType::I64, {97});
+  EXPECT_ERROR(model.open(), "model.safetensors", ids, "97 ids", "96");
+  model.add(ids, DType::I64, {2, 2});
+  EXPECT_ERROR(model.open(), "model.safetensors", ids, "[2, 2]");
+  const auto refuse = [&](auto values, const char *seen, const char *wanted) {
+    model.addIds(ids, values);
+    EXPECT_ERROR(model.open(), "model.safetensors", ids, seen, wanted);
+  };
+  refuse(std::vector<int32_t>{4, 3}, "id 3 after 4 at 1", "must rise");
+  refuse(std::vector<int64_t>{4, 9, 9}, "id 9 after 9 at 2", "must rise");
+  refuse(std::vector<int32_t>{-1, 9}, "id -1 at 0", "ends at 95");
+  refuse(std::vector<int32_t>{9, 96}, "id 96 at 1", "ends at 95");
+  refuse(std::vector<int64_t>{9, int64_t(1) << 32}, "id 4294967296 at 1",
+         "ends at 95");
 }
 
 // Case B1 through the model: the index promises what the shard lacks.

@@ -7,6 +7,9 @@ up-projection:
 
     y = down_proj(act(gate_proj(x)) * up_table[token id])
 
+With a rank, a low-rank map of x is added to the row; with "select", the tokens
+whose ids are in up_select.ids take up_proj(x) instead of both.
+
 The rest is the dense model that config.json's "stem" section names as its base.
 Load a folder that holds this file with trust_remote_code=True:
 
@@ -16,6 +19,7 @@ Load a folder that holds this file with trust_remote_code=True:
 import dataclasses
 
 import torch
+from safetensors import safe_open
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.configuration_utils import PretrainedConfig
@@ -40,8 +44,6 @@ def check_section(stem):
     unknown = sorted(set(stem) - SECTION_KEYS)
     if unknown:
         raise ValueError(f"stem section: unknown keys {', '.join(unknown)}")
-    if stem.get("select", False):
-        raise ValueError("stem.select is not supported by this file")
     if stem.get("row_dtype") == "uint8":
         raise ValueError("stem.row_dtype uint8 is not supported by this file")
 
@@ -97,8 +99,24 @@ class LowRank(nn.Module):
         return self.a(self.b(x))
 
 
+class SelectedIds(nn.Module):
+    """The ids that keep the up-projection."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("ids", torch.empty(0, dtype=torch.int64))
+
+    def resize(self, count):
+        self.ids = torch.empty(count, dtype=self.ids.dtype,
+                               device=self.ids.device)
+
+    def forward(self, ids):
+        """Where `ids` are selected."""
+        return torch.isin(ids.to(self.ids.device), self.ids)
+
+
 class StemMLP(nn.Module):
-    def __init__(self, dense, vocab_size, rank, token_ids):
+    def __init__(self, dense, vocab_size, stem, token_ids):
         super().__init__()
         self.gate_proj = dense.gate_proj
         self.down_proj = dense.down_proj
@@ -106,9 +124,13 @@ class StemMLP(nn.Module):
         weight = dense.gate_proj.weight
         self.up_table = nn.Embedding(vocab_size, weight.shape[0],
                                      device=weight.device, dtype=weight.dtype)
+        rank = stem.get("rank", 0)
         self.up_mix = (LowRank(weight.shape[1], rank, weight.shape[0],
                                device=weight.device, dtype=weight.dtype)
                        if rank else None)
+        self.up_select = SelectedIds() if stem.get("select") else None
+        if self.up_select is not None:
+            self.up_proj = dense.up_proj
         # Not a module: kept out of the parameters.
         self.token_ids = token_ids
 
@@ -120,6 +142,9 @@ class StemMLP(nn.Module):
         up = self.up_table(ids.to(self.up_table.weight.device))
         if self.up_mix is not None:
             up = up + self.up_mix(x)
+        if self.up_select is not None:
+            selected = self.up_select(ids)
+            up[selected] = self.up_proj(x[selected]).to(up.dtype)
         return self.down_proj(self.act_fn(self.gate_proj(x)) * up)
 
 
@@ -152,9 +177,27 @@ class StemLlamaForCausalLM(PreTrainedModel, GenerationMixin):
                 raise ValueError(f"stem.layers: there is no layer {index} among"
                                  f" {len(self.model.layers)}")
             layer = self.model.layers[index]
-            layer.mlp = StemMLP(layer.mlp, config.vocab_size,
-                                config.stem.get("rank", 0), self.token_ids)
+            layer.mlp = StemMLP(layer.mlp, config.vocab_size, config.stem,
+                                self.token_ids)
         self.post_init()
+
+    @classmethod
+    def _load_pretrained_model(cls, model, state_dict, checkpoint_files, *args,
+                               **kwargs):
+        # config.json does not say how many ids there are; the library compares
+        # shapes before it loads.
+        shapes = {name: tensor.shape
+                  for name, tensor in (state_dict or {}).items()}
+        for path in checkpoint_files or () if not shapes else ():
+            with safe_open(path, framework="pt") as file:
+                for name in file.keys():
+                    if name.endswith(".up_select.ids"):
+                        shapes[name] = file.get_slice(name).get_shape()
+        for name, module in model.named_modules():
+            if isinstance(module, SelectedIds) and f"{name}.ids" in shapes:
+                module.resize(*shapes[f"{name}.ids"])
+        return super()._load_pretrained_model(
+            model, state_dict, checkpoint_files, *args, **kwargs)
 
     def _init_weights(self, module):
         # The dense part is initialised by its own class, rows like embeddings.
