@@ -47,7 +47,8 @@ class CalibratePlanTest(ModelTest):
     def calibrate(self, model, *options):
         text = self.write("text", some_text(3000, 1))
         return ["convert", model, self.path("out"), "--layers=1",
-                f"--calibrate={text}", "--calibrate-tokens=8192", *options]
+                f"--calibrate={text}", "--calibrate-tokens=8192",
+                "--dialogue-share=0", *options]
 
     def test_more_than_the_memory(self):
         # The normal matrix of W_down alone: 8 bytes * 2^40.

@@ -49,7 +49,7 @@ class CalibrateTest(ModelTest):
     def calibrate(self, out, *options, text=None, model=None):
         return ["convert", model or self.small, out,
                 f"--calibrate={text or self.text}", "--calibrate-tokens=8192",
-                *options]
+                "--dialogue-share=0", *options]
 
     def convert(self, *options, name="stem"):
         out = self.path(name)
@@ -105,7 +105,12 @@ class CalibrateTest(ModelTest):
             content = file.read()
         self.assertEqual(calibration["texts"], [
             {"file": self.text, "sha256": hashlib.sha256(content).hexdigest(),
-             "tokens": len(content), "tokens_taken": 8192}])
+             "documents": 1, "tokens": len(content), "tokens_taken": 8192,
+             "split": "windows"}])
+        self.assertEqual(calibration["dialogue_share"], 0)
+        self.assertEqual(calibration["seed"], 0)
+        self.assertEqual(calibration["dropped_passages"],
+                         {"count": 0, "share": 0})
         self.assertEqual(calibration["window"], 512)
         self.assertEqual([calibration["tokens_" + part] for part in
                           ("fit", "choose", "check")], [14 * 512, 512, 512])
@@ -224,7 +229,8 @@ class CalibrateTest(ModelTest):
         out = self.path("stem")
         process = subprocess.Popen(
             ["stem-run", "convert", self.small, out, "--layers=1,2",
-             f"--calibrate={long}", "--calibrate-tokens=500000"],
+             f"--calibrate={long}", "--calibrate-tokens=500000",
+             "--dialogue-share=0"],
             stderr=subprocess.PIPE, text=True)
         is_writing = any("writing" in line
                          for line in iter(process.stderr.readline, ""))
@@ -310,7 +316,11 @@ class CalibrateTest(ModelTest):
         text = f"--calibrate={self.text}"
         out = self.path("out")
         for parts, options in [
-                (["--init=calibrated needs a text", "--calibrate=FILE"], []),
+                (["--calibrate=self is there twice", "give it once"],
+                 ["--calibrate=self", "--calibrate=self"]),
+                (["--dialogue-share"], ["--dialogue-share=0.95"]),
+                (["--dialogue-share"], ["--dialogue-share=-0.1"]),
+                (["--calibrate-seed"], ["--calibrate-seed=-1"]),
                 (["--calibrate is for --init=calibrated", "--init=xavier"],
                  ["--init=xavier", "--layers=1", text]),
                 (["--init=row-mean: name the layers", "--layers=1/3"],

@@ -8,15 +8,26 @@
 #include "CalibrationSources.h"
 
 #include "CommandLine.h"
+#include "Dialogues.h"
+#include "SelfText.h"
 #include "Tokenizing.h"
 
 #include "stem/Support/Process.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
 
 using namespace stem;
 
 namespace {
 
 constexpr double kLeastCoverage = 0.6;
+constexpr double kDialogueShare = 0.1;
+/// Texts that the model writes at a time.
+constexpr int64_t kSlots = 32;
+/// The name of what it writes, among files.
+const std::filesystem::path kSelf = "self";
 
 void requireCoverage(const CalibrationText &text) {
   const double coverage = text.coverage();
@@ -42,20 +53,119 @@ void printRepeated(const RepeatedPassages &repeated) {
                 repeated.count, 100 * share(repeated));
 }
 
+/// Share of the tokens that are dialogue.
+double dialogueShare(const CalibrationTextOptions &options,
+                     const Tokenizer &tokenizer) {
+  return options.dialogueShare.value_or(
+      tokenizer.chatTemplate() ? kDialogueShare : 0);
+}
+
+/// Writes text with the model, which is in memory as long as this.
+class Writing {
+public:
+  Writing(const Checkpoint &checkpoint, const Tokenizer &tokenizer,
+          const CalibrationTextOptions &options, EngineOptions engineOptions,
+          int64_t positions);
+
+  TextSource selfText(int64_t tokens) {
+    return writeSelfText(writer, tokenizer, tokens, options.window,
+                         options.seed);
+  }
+  TextSource dialogue(const DialogueWriter &dialogues, int64_t tokens) {
+    return dialogues.write(writer, tokens, engine->maxPositions());
+  }
+
+private:
+  const Tokenizer &tokenizer;
+  const CalibrationTextOptions &options;
+  std::unique_ptr<Engine> engine;
+  ModelWriter writer;
+};
+
+std::unique_ptr<Engine> createWriter(const Checkpoint &checkpoint,
+                                     EngineOptions options, int64_t positions) {
+  options.maxPositions = positions;
+  options.maxSequences = kSlots;
+  if (!options.dumpDirectory.empty())
+    options.dumpDirectory = options.dumpDirectory.parent_path() / "writing";
+  try {
+    return createEngine(checkpoint, options);
+  } catch (const Error &error) {
+    fail("{} (the model writes text to calibrate on; with --calibrate=FILE and "
+         "--dialogue-share=0 it does not)",
+         error.what());
+  }
+}
+
+Writing::Writing(const Checkpoint &checkpoint, const Tokenizer &tokenizer,
+                 const CalibrationTextOptions &options,
+                 EngineOptions engineOptions, int64_t positions)
+    : tokenizer(tokenizer), options(options),
+      engine(createWriter(checkpoint, std::move(engineOptions), positions)),
+      writer(*engine, kSlots, options.seed, endIds(checkpoint, &tokenizer)) {}
+
+/// Nothing where there is to be no dialogue, or no room for one.
+std::optional<DialogueWriter> planDialogue(const Checkpoint &checkpoint,
+                                           const Tokenizer &tokenizer,
+                                           double share) {
+  const std::string name = checkpoint.path().string();
+  if (share == 0)
+    return std::nullopt;
+  if (!tokenizer.chatTemplate())
+    fail("--dialogue-share={}: {} has no chat template; leave the option out",
+         share, name);
+  DialogueWriter dialogues(tokenizer, name);
+  const int64_t own = static_cast<int64_t>(checkpoint.config().maxPositions);
+  if (own == 0 || dialogues.fits(own))
+    return dialogues;
+  printNote(fmt::format("no dialogue to calibrate on: the model's context of "
+                        "{} positions is too short for it",
+                        own));
+  return std::nullopt;
+}
+
 } // namespace
 
 CalibrationText
 stem::gatherCalibrationText(const Checkpoint &checkpoint,
                             const CalibrationTextOptions &options,
                             const EngineOptions &engine) {
-  if (options.files.empty())
-    throw UsageError("--init=calibrated needs a text: give --calibrate=FILE, "
-                     "best several of what the model is for (the other kinds "
-                     "of --init need none and ruin a trained model)");
   const Tokenizer tokenizer =
       requireTokenizer(checkpoint, "calibration needs one");
-  CalibrationText text = readCalibrationText(options, tokenizer);
-  printRepeated(text.repeated);
+  CalibrationTextOptions ofFiles = options;
+  const size_t selves = std::erase(ofFiles.files, kSelf);
+  if (selves > 1)
+    throw UsageError("--calibrate=self is there twice; give it once");
+  const bool isSelf = selves == 1 || options.files.empty();
+  const double share = dialogueShare(options, tokenizer);
+  const std::optional<DialogueWriter> dialogues =
+      planDialogue(checkpoint, tokenizer, share);
+  const int64_t dialogueTokens =
+      dialogues
+          ? static_cast<int64_t>(share * static_cast<double>(options.tokens))
+          : 0;
+  std::vector<int64_t> shares =
+      textShares(ofFiles.files.size() + isSelf, options.tokens - dialogueTokens,
+                 options.window);
+  RepeatedPassages repeated;
+  std::vector<TextSource> sources =
+      readTextSources(ofFiles, tokenizer, repeated);
+  if (isSelf || dialogueTokens > 0) {
+    const int64_t own = static_cast<int64_t>(checkpoint.config().maxPositions);
+    const int64_t positions = std::max(
+        options.window, dialogues ? dialogues->positions() : options.window);
+    Writing writing(checkpoint, tokenizer, options, engine,
+                    own ? std::min(own, positions) : positions);
+    if (isSelf)
+      sources.push_back(writing.selfText(shares.back()));
+    if (dialogueTokens > 0) {
+      sources.push_back(writing.dialogue(*dialogues, dialogueTokens));
+      shares.push_back(sources.back().tokens());
+    }
+  }
+  CalibrationText text = dealTexts(sources, shares, options);
+  text.repeated = repeated;
+  printRepeated(repeated);
   if (!options.force)
     requireCoverage(text);
   return text;
@@ -71,7 +181,14 @@ Json stem::textSummary(const CalibrationText &text,
                        {"tokens", source.tokens},
                        {"tokens_taken", source.tokensTaken},
                        {"split", source.split}});
+  int64_t dialogue = 0, all = 0;
+  for (const CalibrationSource &source : text.sources) {
+    all += source.tokensTaken;
+    dialogue += source.isDialogue ? source.tokensTaken : 0;
+  }
   return {{"texts", sources},
+          {"dialogue_share",
+           static_cast<double>(dialogue) / static_cast<double>(all)},
           {"seed", options.seed},
           {"dropped_passages",
            {{"count", text.repeated.count}, {"share", share(text.repeated)}}},
@@ -88,7 +205,7 @@ void stem::addCalibrationTextOptions(CLI::App &command,
       .add_option("--calibrate", options.files,
                   "A text to calibrate on, UTF-8; may be repeated. Form feeds "
                   "part documents; of FILE.jsonl each line is one, "
-                  "{\"text\": ...}")
+                  "{\"text\": ...}. self (default): what the model writes")
       ->allow_extra_args(false)
       ->type_name("FILE");
   // Sums of an id's positions are f32: beyond 2^24 a position adds nothing.
@@ -97,9 +214,15 @@ void stem::addCalibrationTextOptions(CLI::App &command,
                   "Tokens to take from the texts (default: 50000)")
       ->check(CLI::Range(int64_t(8192), int64_t(10'000'000)));
   command
+      .add_option("--dialogue-share", options.dialogueShare,
+                  "Share of the tokens that is dialogue in the model's chat "
+                  "template, answered by the model (default: 0.1 where there "
+                  "is one)")
+      ->check(CLI::Range(0.0, 0.9));
+  command
       .add_option("--calibrate-seed", options.seed,
-                  "Which documents are taken, and for what (default: 0, evenly "
-                  "in their order)")
+                  "Which documents are taken, and for what, and what the model "
+                  "writes (default: 0, documents evenly in their order)")
       ->check(wholeNumber(UINT64_MAX));
   command.add_flag("--force-calibration", options.force,
                    "Convert even where the text holds less than 60 % of the "

@@ -150,11 +150,13 @@ private:
   int32_t documents = 0;                   ///< numbered so far
 };
 
-/// A sixteenth of the text's share at most of each, so that every part has
-/// some.
+/// Of each a sixteenth of the text's share at most, or a window, so that every
+/// part has some.
 std::vector<Unit> Dealer::documentsOf(const TextSource &source, int64_t share) {
   const size_t most = static_cast<size_t>(
-      std::max<int64_t>(share / static_cast<int64_t>(kDeal), 1));
+      source.isDialogue
+          ? INT64_MAX
+          : std::max(share / static_cast<int64_t>(kDeal), options.window));
   std::vector<Unit> result;
   for (const std::vector<int32_t> &ids : source.documents)
     result.push_back({Ids(ids).first(std::min(ids.size(), most)), 0, 0});
@@ -174,7 +176,8 @@ std::vector<Unit> Dealer::windowsOf(const TextSource &source) {
 
 void Dealer::add(const TextSource &source, int64_t share) {
   const size_t index = text.sources.size();
-  const bool isByDocument = source.documents.size() >= kDeal;
+  const bool isByDocument =
+      source.isDialogue || source.documents.size() >= kDeal;
   std::vector<Unit> all =
       isByDocument ? documentsOf(source, share) : windowsOf(source);
   for (Unit &unit : all) {
@@ -186,7 +189,8 @@ void Dealer::add(const TextSource &source, int64_t share) {
   units.insert(units.end(), taken.begin(), taken.end());
   text.sources.push_back({source.name, source.sha256, source.tokens(), 0,
                           static_cast<int64_t>(source.documents.size()),
-                          isByDocument ? "documents" : "windows"});
+                          isByDocument ? "documents" : "windows",
+                          source.isDialogue});
 }
 
 void Dealer::deal() {
@@ -207,6 +211,7 @@ void Dealer::deal() {
     if (i + 1 == units.size() || units[i + 1].source != units[i].source)
       finish(units[i].source);
   }
+  units.clear();
 }
 
 void numberRows(CalibrationText &text) {
@@ -305,19 +310,31 @@ stem::readTextSources(const CalibrationTextOptions &options,
   return sources;
 }
 
-CalibrationText stem::dealTexts(const std::vector<TextSource> &sources,
-                                const CalibrationTextOptions &options) {
-  const int64_t count = static_cast<int64_t>(sources.size());
-  const int64_t windows = options.tokens / options.window;
+std::vector<int64_t> stem::textShares(size_t texts, int64_t tokens,
+                                      int64_t window) {
+  const int64_t count = static_cast<int64_t>(texts);
+  const int64_t windows = tokens / window;
   if (windows < count)
     fail("--calibrate-tokens={}: {} texts need {} at least, a window of {} "
          "tokens each",
-         options.tokens, count, count * options.window, options.window);
+         tokens, count, count * window, window);
+  std::vector<int64_t> shares;
+  for (int64_t i = 0; i < count; ++i)
+    shares.push_back((windows / count + (i < windows % count)) * window);
+  return shares;
+}
+
+CalibrationText stem::dealTexts(const std::vector<TextSource> &sources,
+                                const std::vector<int64_t> &shares,
+                                const CalibrationTextOptions &options) {
   CalibrationText text;
   Dealer dealer(options, text);
-  for (int64_t i = 0; i < count; ++i)
-    dealer.add(sources[static_cast<size_t>(i)],
-               (windows / count + (i < windows % count)) * options.window);
+  for (size_t i = 0; i < sources.size(); ++i) {
+    // Each part has dialogue, and text however little there is of it.
+    if (sources[i].isDialogue)
+      dealer.deal();
+    dealer.add(sources[i], shares[i]);
+  }
   dealer.deal();
   for (const TokenStream *part : {&text.fit, &text.choose, &text.check})
     if (part->tokens == 0)
@@ -332,9 +349,10 @@ CalibrationText stem::dealTexts(const std::vector<TextSource> &sources,
 CalibrationText stem::readCalibrationText(const CalibrationTextOptions &options,
                                           const Tokenizer &tokenizer) {
   RepeatedPassages repeated;
-  const std::vector<TextSource> sources =
-      readTextSources(options, tokenizer, repeated);
-  CalibrationText text = dealTexts(sources, options);
+  const std::vector<int64_t> shares =
+      textShares(options.files.size(), options.tokens, options.window);
+  CalibrationText text =
+      dealTexts(readTextSources(options, tokenizer, repeated), shares, options);
   text.repeated = repeated;
   return text;
 }

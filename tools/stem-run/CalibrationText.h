@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -52,6 +53,9 @@ struct CalibrationTextOptions {
   int64_t maxStepTokens = 2048;
   uint64_t seed = 0;  ///< what is taken, and dealt where
   bool force = false; ///< whatever the coverage
+  /// Share of the tokens that are dialogue; default: a tenth for a model with a
+  /// chat template.
+  std::optional<double> dialogueShare;
 };
 
 /// What was read of one text.
@@ -64,12 +68,15 @@ struct CalibrationSource {
   /// What is dealt out whole: "documents", or "windows" of a text that has few
   /// documents.
   std::string split;
+  bool isDialogue = false;
 };
 
 /// Tokens of one text.
 struct TextSource {
   std::string name, sha256;
   std::vector<std::vector<int32_t>> documents;
+  /// Dealt by documents however few there are, and taken whole.
+  bool isDialogue = false;
   int64_t tokens() const;
 };
 
@@ -99,13 +106,17 @@ std::vector<TextSource> readTextSources(const CalibrationTextOptions &options,
                                         const Tokenizer &tokenizer,
                                         RepeatedPassages &repeated);
 
+/// Tokens that each of so many texts gives, in whole windows.
+std::vector<int64_t> textShares(size_t texts, int64_t tokens, int64_t window);
+
 /// Deals out documents, or windows of a text that has fewer than 16 documents:
 /// of 16 one to `choose`, one to `check`, the others to `fit`, until each text
-/// has given its share of the tokens.
+/// has given its share.
 CalibrationText dealTexts(const std::vector<TextSource> &sources,
+                          const std::vector<int64_t> &shares,
                           const CalibrationTextOptions &options);
 
-/// Both in one.
+/// Both in one, for files.
 CalibrationText readCalibrationText(const CalibrationTextOptions &options,
                                     const Tokenizer &tokenizer);
 

@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <set>
 
 using namespace stem;
@@ -52,12 +53,13 @@ protected:
   }
 
   CalibrationText read(std::vector<std::filesystem::path> files,
-                       int64_t windows) {
+                       int64_t windows, uint64_t seed = 0) {
     CalibrationTextOptions options;
     options.files = std::move(files);
     options.tokens = windows * kWindow + kWindow - 1;
     options.window = kWindow;
     options.maxStepTokens = kStep;
+    options.seed = seed;
     return readCalibrationText(options, tokenizer);
   }
 
@@ -123,8 +125,8 @@ TEST_F(CalibrationTextTest, StreamsAreLaidOutInTilesAndSteps) {
   const TokenStream &fit = text.fit;
   ASSERT_EQ(fit.places(), 14 * kPadded);
   ASSERT_EQ(kPadded % GraphOptions().tokenTile, 0);
-  for (const auto *values :
-       {&fit.positions, &fit.sequences, &fit.labels, &fit.rows})
+  for (const auto *values : {&fit.positions, &fit.sequences, &fit.labels,
+                             &fit.rows, &fit.sources, &fit.documents})
     ASSERT_EQ(values->size(), fit.ids.size());
   ASSERT_EQ(fit.counted.size(), fit.ids.size());
   // Two windows of 128 places in a step of 300.
@@ -143,6 +145,9 @@ TEST_F(CalibrationTextTest, StreamsAreLaidOutInTilesAndSteps) {
     EXPECT_EQ(fit.sequences[place], isToken ? place / kPadded % 2 : -1);
     EXPECT_EQ(fit.counted[place], i > 0 && isToken);
     EXPECT_EQ(fit.labels[place], i + 1 < kWindow ? fit.ids[place + 1] : -100);
+    EXPECT_EQ(fit.sources[place], isToken ? 0 : -1);
+    const int64_t window = place / kPadded;
+    EXPECT_EQ(fit.documents[place], isToken ? window + (window >= 8) : -1);
   }
 }
 
@@ -172,6 +177,171 @@ TEST_F(CalibrationTextTest, SpecialTokensAreText) {
   const CalibrationText text =
       read({write("a", numberedText(16, 'a') + std::string("<s>"))}, 16);
   EXPECT_EQ(text.sources[0].tokens, 16 * kWindow + 3);
+}
+
+/// Document i: its number, then 68 times the letter; two letters are a blank
+/// line behind it.
+std::vector<std::string> numberedDocuments(int count, char fill) {
+  std::vector<std::string> documents;
+  for (int i = 0; i < count; ++i)
+    documents.push_back(std::string{static_cast<char>('A' + i / 16),
+                                    static_cast<char>('A' + i % 16)} +
+                        std::string(68, fill));
+  return documents;
+}
+
+std::string joined(const std::vector<std::string> &documents,
+                   const std::string &border) {
+  std::string text;
+  for (const std::string &document : documents)
+    text += (text.empty() ? "" : border) + document;
+  return text;
+}
+
+/// The numbers of the documents in a stream, rising, and their tokens.
+std::map<int, int> documentsIn(const TokenStream &stream) {
+  std::map<int, int> tokens;
+  for (int32_t document : stream.documents)
+    if (document >= 0)
+      ++tokens[document];
+  return tokens;
+}
+
+TEST_F(CalibrationTextTest, DocumentsAreDealtWhole) {
+  const auto documents = numberedDocuments(64, 'a');
+  const CalibrationText text =
+      read({write("a", joined(documents, "\f"))}, 1000);
+  ASSERT_EQ(text.sources.size(), 1u);
+  EXPECT_EQ(text.sources[0].documents, 64);
+  EXPECT_EQ(text.sources[0].split, "documents");
+  EXPECT_EQ(text.sources[0].tokens, 64 * 72);
+  // Four documents of 72 tokens: 4 windows of 70; 8 are too few for another.
+  EXPECT_EQ(text.check.tokens, 4 * kWindow);
+  EXPECT_EQ(documentsIn(text.choose),
+            (std::map<int, int>{{8, 72}, {24, 72}, {40, 72}, {56, 64}}));
+  EXPECT_EQ(documentsIn(text.check),
+            (std::map<int, int>{{15, 72}, {31, 72}, {47, 72}, {63, 64}}));
+  for (const auto &[document, tokens] : documentsIn(text.fit))
+    EXPECT_TRUE(document % 16 != 8 && document % 16 != 15);
+  EXPECT_EQ(text.sources[0].tokensTaken,
+            text.fit.tokens + text.choose.tokens + text.check.tokens);
+  // What the ids say, where a document begins.
+  for (size_t i = 1; i < text.fit.ids.size(); ++i)
+    if (text.fit.documents[i] >= 0 && text.fit.documents[i - 1] >= 0 &&
+        text.fit.documents[i] != text.fit.documents[i - 1]) {
+      EXPECT_EQ(text.fit.ids[i], 'A' + text.fit.documents[i] / 16);
+      EXPECT_EQ(text.fit.ids[i - 1], '\n');
+    }
+}
+
+TEST_F(CalibrationTextTest, JsonLinesAreDocuments) {
+  const auto documents = numberedDocuments(64, 'a');
+  std::string lines;
+  for (const std::string &document : documents)
+    lines += Json{{"text", document}, {"id", 3}}.dump() + "\n";
+  const CalibrationText a = read({write("a.jsonl", lines)}, 32);
+  const CalibrationText b = read({write("a", joined(documents, "\f"))}, 32);
+  EXPECT_EQ(a.fit.ids, b.fit.ids);
+  EXPECT_EQ(a.check.ids, b.check.ids);
+  EXPECT_THAT_ERROR(read({write("b.jsonl", lines + "[]\n")}, 32),
+                    "b.jsonl:65: ");
+}
+
+TEST_F(CalibrationTextTest, ShareOfTheDocumentsIsTakenEvenly) {
+  const CalibrationText text =
+      read({write("a", joined(numberedDocuments(128, 'a'), "\f"))}, 32);
+  std::map<int, int> all;
+  for (const TokenStream *stream : {&text.fit, &text.choose, &text.check})
+    all.merge(documentsIn(*stream));
+  EXPECT_NEAR(static_cast<double>(all.size()), 32, 1);
+  EXPECT_LT(all.begin()->first, 4);
+  EXPECT_GT(all.rbegin()->first, 123);
+}
+
+TEST_F(CalibrationTextTest, ALongDocumentGivesASixteenthAtMost) {
+  auto documents = numberedDocuments(64, 'a');
+  documents[0] = std::string(20000, 'b');
+  const CalibrationText text = read({write("a", joined(documents, "\f"))}, 32);
+  EXPECT_EQ(documentsIn(text.fit)[0], 2 * kWindow);
+}
+
+TEST_F(CalibrationTextTest, SeedChooses) {
+  const auto file = write("a", joined(numberedDocuments(128, 'a'), "\f"));
+  const auto windows = write("b", numberedText(64, 'b'));
+  const auto checked = [&](const std::filesystem::path &path, uint64_t seed) {
+    return documentsIn(read({path}, 32, seed).check);
+  };
+  for (const auto &path : {file, windows}) {
+    EXPECT_EQ(checked(path, 1), checked(path, 1));
+    EXPECT_NE(checked(path, 1), checked(path, 0));
+    EXPECT_NE(checked(path, 1), checked(path, 2));
+  }
+}
+
+TEST_F(CalibrationTextTest, RepeatedPassagesAreLeftOut) {
+  const std::string passage(64, 'p');
+  const std::string spaced =
+      "  " + std::string(30, 'q') + " \n\t" + std::string(33, 'q') + "\n";
+  const std::string collapsed =
+      std::string(30, 'q') + " " + std::string(33, 'q');
+  std::string text = numberedText(16, 'a') + "\n\n" + passage + "\n\n" +
+                     collapsed + "\n\nshort\n\n";
+  const CalibrationText once = read({write("a", text)}, 16);
+  EXPECT_EQ(once.repeated.count, 0);
+  text += passage + "\n \n" + spaced + "\nshort\n\n";
+  const CalibrationText twice = read({write("b", text)}, 16);
+  EXPECT_EQ(twice.repeated.count, 2);
+  EXPECT_EQ(twice.repeated.bytesOfAll, text.size());
+  EXPECT_EQ(twice.repeated.bytes, passage.size() + 3 + spaced.size() + 1);
+  EXPECT_EQ(twice.sources[0].tokens, once.sources[0].tokens + 7);
+  // In another file too.
+  const CalibrationText both = read(
+      {write("a", text), write("c", numberedText(16, 'c') + "\n\n" + passage)},
+      32);
+  EXPECT_EQ(both.repeated.count, 3);
+  EXPECT_EQ(both.sources[1].tokens, 16 * kWindow + 2);
+}
+
+TEST_F(CalibrationTextTest, DialogueIsInEveryPart) {
+  CalibrationTextOptions options;
+  options.window = kWindow;
+  options.maxStepTokens = kStep;
+  TextSource text{"a", "", {std::vector<int32_t>(14 * kWindow, 7)}};
+  TextSource dialogue{"dialogue", "", {}, /*isDialogue=*/true};
+  for (int32_t i = 0; i < 5; ++i)
+    dialogue.documents.push_back(std::vector<int32_t>(200, i));
+  const CalibrationText result =
+      dealTexts({text, dialogue}, {14 * kWindow, 1000}, options);
+  for (const TokenStream *stream :
+       {&result.fit, &result.choose, &result.check}) {
+    const std::set<int32_t> sources(stream->sources.begin(),
+                                    stream->sources.end());
+    EXPECT_TRUE(sources.contains(0) && sources.contains(1));
+  }
+  EXPECT_EQ(result.sources[1].split, "documents");
+  EXPECT_EQ(documentsIn(result.fit)[14], 200);
+}
+
+TEST_F(CalibrationTextTest, Coverage) {
+  CalibrationTextOptions options;
+  options.window = kWindow;
+  options.maxStepTokens = kStep;
+  std::vector<int32_t> ids(16 * kWindow, 7);
+  // Half of what is checked on is new.
+  for (int64_t i = 15 * kWindow; i < 16 * kWindow; i += 2)
+    ids[i] = 8;
+  const CalibrationText result =
+      dealTexts({{"a", "", {ids}}}, {16 * kWindow}, options);
+  EXPECT_DOUBLE_EQ(result.coverage(), 35.0 / 69.0);
+}
+
+TEST_F(CalibrationTextTest, DocumentsTooShortForWindows) {
+  CalibrationTextOptions options;
+  options.window = kWindow;
+  TextSource text{"a", "", {}};
+  text.documents.assign(32, std::vector<int32_t>(31, 7));
+  EXPECT_THAT_ERROR(dealTexts({text}, {16 * kWindow}, options),
+                    "documents are too short for windows of 64 tokens");
 }
 
 TEST_F(CalibrationTextTest, WrongTexts) {

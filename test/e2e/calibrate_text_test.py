@@ -1,0 +1,173 @@
+#!/usr/bin/env python3
+# Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""convert --init=calibrated: the text that it reads and writes."""
+
+import json
+import os
+import unittest
+
+from calibrate_plan_test import widen
+from calibrate_test import some_text
+from e2e import ModelTest, stem_json, stem_run
+
+
+class CalibrateTextTest(ModelTest):
+    def convert(self, *options, name="stem", model=None):
+        out = self.path(name)
+        return out, stem_json("convert", model or self.small, out, "--layers=1",
+                              "--calibrate-tokens=8192",
+                              *options)["calibration"]
+
+    def change(self, model, file, **values):
+        path = os.path.join(model, file)
+        with open(path) as source:
+            content = json.load(source)
+        content.update(values)
+        with open(path, "w") as target:
+            json.dump(content, target)
+
+    def text(self, words=3000, seed=1):
+        return "--calibrate=" + self.write(f"text-{seed}",
+                                           some_text(words, seed))
+
+    # ---- What the model writes ----
+
+    def test_self_is_the_default(self):
+        out, default = self.convert(name="default")
+        _, named = self.convert("--calibrate=self", "--threads=1", name="named")
+        del default["convert_seconds"], named["convert_seconds"]
+        # With another number of threads too.
+        self.assertEqual(default, named)
+        own, dialogue = default["texts"]
+        self.assertEqual((own["file"], dialogue["file"]), ("self", "dialogue"))
+        for text in own, dialogue:
+            self.assertRegex(text["sha256"], "^[0-9a-f]{64}$")
+        # A tenth of 8192 tokens; the last conversation is whole.
+        self.assertTrue(819 <= dialogue["tokens"] < 819 + 1024)
+        self.assertEqual(dialogue["split"], "documents")
+        self.assertTrue(0.05 < default["dialogue_share"] < 0.2)
+        self.assertTrue(14 * 512 <= own["tokens"] < 15 * 512)
+        with open(os.path.join(out, "stem_provenance.json")) as file:
+            self.assertEqual(json.load(file)["calibration"], default)
+
+    def test_seed(self):
+        _, first = self.convert("--calibrate=self", name="first")
+        _, second = self.convert("--calibrate=self", "--calibrate-seed=7",
+                                 name="second")
+        self.assertEqual(second["seed"], 7)
+        for a, b in zip(first["texts"], second["texts"]):
+            self.assertNotEqual(a["sha256"], b["sha256"])
+
+    def test_self_beside_a_file(self):
+        _, calibration = self.convert("--calibrate=self", self.text(),
+                                      "--dialogue-share=0.2")
+        files = [os.path.basename(text["file"])
+                 for text in calibration["texts"]]
+        self.assertEqual(files[1:], ["self", "dialogue"])
+        self.assertTrue(0.15 < calibration["dialogue_share"] < 0.3)
+        self.assertEqual(calibration["texts"][0]["split"], "windows")
+        self.assertEqual(calibration["texts"][2]["split"], "documents")
+
+    def test_what_is_printed(self):
+        result = stem_run("convert", self.small, self.path("out"),
+                          "--layers=1", "--calibrate-tokens=8192")
+        for pattern in [
+                r"memory: weights .*key-value cache up to",
+                r"the model writes its own text, \d+ tokens at most, which "
+                r"takes about ",
+                r"the model has written its own text, \d+ tokens in .* "
+                r"tokens/s\)",
+                r"the model has written answers, \d+ tokens"]:
+            self.assertRegex(result.stderr, pattern)
+
+    def test_no_template(self):
+        model = self.copy_model()
+        os.remove(os.path.join(model, "tokenizer_config.json"))
+        _, calibration = self.convert(self.text(), model=model)
+        self.assertEqual(calibration["dialogue_share"], 0)
+        self.assertEqual(len(calibration["texts"]), 1)
+        self.assert_fails(["--dialogue-share=0.1", "has no chat template"],
+                          "convert", model, self.path("out"), self.text(),
+                          "--dialogue-share=0.1")
+
+    def test_wrong_template(self):
+        model = self.copy_model()
+        self.change(model, "tokenizer_config.json", chat_template="{% if %}")
+        self.assert_fails(["chat template"], "convert", model,
+                          self.path("out"), self.text())
+
+    def test_no_room_for_dialogue(self):
+        model = self.copy_model()
+        self.change(model, "config.json", max_position_embeddings=100)
+        result = stem_run("convert", model, self.path("out"), "--layers=1",
+                          "--calibrate-tokens=8192", self.text())
+        self.assertIn("no dialogue to calibrate on: the model's context of 100 "
+                      "positions is too short", result.stderr)
+
+    def test_more_memory_than_there_is(self):
+        model = self.copy_model()
+        widen(model, 1 << 24)
+        self.assert_fails(["memory: weights ", "are available", "the model "
+                           "writes text to calibrate on", "--calibrate=FILE "
+                           "and --dialogue-share=0"], "convert", model,
+                          self.path("out"), "--layers=1")
+
+    def test_dump(self):
+        dump = self.path("dump")
+        stem_run("convert", self.small, self.path("out"), "--layers=1",
+                 f"--dump-ir={dump}", "--calibrate-tokens=8192", self.text())
+        self.assertTrue(os.listdir(os.path.join(dump, "writing")))
+
+    # ---- Files ----
+
+    def test_documents(self):
+        lines = [{"text": some_text(100, seed)} for seed in range(40)]
+        path = self.write("documents.jsonl",
+                          "\n".join(map(json.dumps, lines)))
+        plain = self.write("documents.txt", "\f".join(
+            line["text"] for line in lines))
+        results = []
+        for text in path, plain:
+            _, calibration = self.convert(
+                f"--calibrate={text}", "--dialogue-share=0",
+                name=os.path.basename(text))
+            source, = calibration["texts"]
+            self.assertEqual((source["documents"], source["split"]),
+                             (40, "documents"))
+            results.append((source["tokens"], source["tokens_taken"],
+                            calibration["perplexity_converted"]))
+        self.assertEqual(*results)
+        path = self.write("wrong.jsonl", '{"text": "a"}\n{"text": 3}\n')
+        self.assert_fails([path + ":2:", "text"], "convert", self.small,
+                          self.path("out"), f"--calibrate={path}")
+
+    def test_repeated_passages(self):
+        text = some_text(3000, 1)
+        path = self.write("text", text + "\n\n" + text)
+        out = self.path("stem")
+        result = stem_run("convert", self.small, out, "--layers=1",
+                          f"--calibrate={path}", "--calibrate-tokens=8192",
+                          "--dialogue-share=0")
+        self.assertIn("1 passages that occur before are left out, 50.0 % of "
+                      "the text", result.stderr)
+        with open(os.path.join(out, "stem_provenance.json")) as file:
+            dropped = json.load(file)["calibration"]["dropped_passages"]
+        self.assertEqual(dropped["count"], 1)
+        self.assertAlmostEqual(dropped["share"], 0.5, delta=1e-3)
+
+    def test_coverage(self):
+        # What is checked on, the last of 16 windows, has ids of its own.
+        path = self.write("text", "a" * (15 * 512) + "b" * 512)
+        command = ["convert", self.small, self.path("out"), "--layers=1",
+                   f"--calibrate={path}", "--calibrate-tokens=8192",
+                   "--dialogue-share=0"]
+        self.assert_fails(["only 0.0 % have an id that the text to fit holds",
+                           "60 % are the least", "--force-calibration"],
+                          *command)
+        self.assertFalse(os.path.exists(self.path("out")))
+        stem_run(*command, "--force-calibration")
+
+
+if __name__ == "__main__":
+    unittest.main()

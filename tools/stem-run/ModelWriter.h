@@ -1,0 +1,73 @@
+//===- ModelWriter.h - Text that a model writes itself --------------------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEM_TOOLS_STEM_RUN_MODELWRITER_H
+#define STEM_TOOLS_STEM_RUN_MODELWRITER_H
+
+#include "Engine.h"
+
+#include "stem/Runtime/Context.h"
+#include "stem/Runtime/Sampler.h"
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace stem {
+
+/// A text to continue.
+struct WritingTask {
+  std::vector<int32_t> prompt;
+  int64_t most = 0;    ///< tokens to write
+  int64_t greedy = 0;  ///< the first so many are the likeliest
+  uint64_t stream = 0; ///< of random numbers
+};
+
+/// Finds a text that goes round in a circle: its last 64 tokens repeat with a
+/// period of 16 or less.
+class LoopFinder {
+public:
+  /// Whether the text with this token at its end does.
+  bool add(int32_t id);
+
+private:
+  static constexpr size_t kLongestPeriod = 16, kLength = 64;
+  std::vector<int32_t> ids;
+  size_t matches[kLongestPeriod + 1] = {}; ///< at its end, by period
+};
+
+/// Continues many texts at temperature 1, a slot of the engine each; a slot
+/// that is free takes the next. What a task gives depends on the model, the
+/// task and the seed alone.
+class ModelWriter {
+public:
+  /// `what` is written, for messages.
+  ModelWriter(Engine &engine, int64_t slots, uint64_t seed,
+              std::vector<int32_t> ends);
+
+  /// What follows each prompt: until an end token, which is part of it, the
+  /// most that the task allows, or a text that goes round in a circle. How long
+  /// it takes goes to standard error.
+  std::vector<std::vector<int32_t>> write(std::span<const WritingTask> tasks,
+                                          const std::string &what);
+
+private:
+  struct Slot;
+  bool take(Slot &slot, int32_t id);
+
+  Engine &engine;
+  int64_t slots;
+  uint64_t seed;
+  std::vector<int32_t> ends;
+  ContextPtr context; ///< draws for several texts at once
+};
+
+} // namespace stem
+
+#endif // STEM_TOOLS_STEM_RUN_MODELWRITER_H
