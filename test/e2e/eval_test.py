@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """eval, generate and bench: figures against ones worked out here."""
 
+import json
 import math
 import os
 import unittest
@@ -10,6 +11,7 @@ import unittest
 from e2e import ModelTest, Tensor, read_tensors, stem_json, stem_run, \
     write_tensors
 
+MASK = 2**32 - 1
 TEXT = "In the beginning God created the heaven and the earth. And it was so."
 
 
@@ -27,6 +29,50 @@ def losses(model, ids, scratch):
         result.append(top + math.log(sum(math.exp(v - top) for v in row)) -
                       row[label])
     return result
+
+
+def philox_uniform(stream, index):
+    """Number `index` of the stream under the seed 0, in [0, 1)."""
+    counter, key = [index, 0, stream, 0], [0, 0]
+    for _ in range(10):
+        a, b = 0xd2511f53 * counter[0], 0xcd9e8d57 * counter[2]
+        counter = [b >> 32 ^ counter[1] ^ key[0], b & MASK,
+                   a >> 32 ^ counter[3] ^ key[1], a & MASK]
+        key = [key[0] + 0x9e3779b9 & MASK, key[1] + 0xbb67ae85 & MASK]
+    return ((counter[1] << 32 | counter[0]) >> 11) * 2.0**-53
+
+
+def percentiles(values):
+    values = sorted(values)
+    result = []
+    for share in (0.025, 0.975):
+        place = share * (len(values) - 1)
+        below = int(place)
+        result.append(math.exp(values[below] + (place - below) *
+                               (values[below + 1] - values[below])))
+    return result
+
+
+def bootstrap(files):
+    """Of files of (difference, tokens): the intervals of the ratio of all, of
+    each file's ratio and of their geometric mean."""
+    of_all, of_files, of_mean = [], [[] for _ in files], []
+    for resample in range(2000):
+        draw, sums = 0, []
+        for documents in files:
+            total = [0, 0]
+            for _ in documents:
+                place = int(philox_uniform(resample, draw) * len(documents))
+                draw += 1
+                total = [a + b for a, b in zip(total, documents[place])]
+            sums.append(total)
+        means = [difference / tokens for difference, tokens in sums]
+        for values, mean in zip(of_files, means):
+            values.append(mean)
+        of_mean.append(sum(means) / len(means))
+        of_all.append(sum(s[0] for s in sums) / sum(s[1] for s in sums))
+    return (percentiles(of_all), [percentiles(v) for v in of_files],
+            percentiles(of_mean))
 
 
 class EvalTest(ModelTest):
@@ -86,6 +132,77 @@ class EvalTest(ModelTest):
         self.assertAlmostEqual(both["files"][1]["nll"],
                                second["files"][0]["nll"], delta=1e-3)
         self.assertEqual(len(both["files"]), 2)
+
+    def lines(self, name, texts):
+        return self.write(name + ".jsonl", "".join(
+            json.dumps({"text": text}) + "\n" for text in texts))
+
+    def test_documents_of_json_lines(self):
+        texts = [TEXT, TEXT[4:40], TEXT[::-1], "ab"] * 5
+        path = self.lines("a", texts)
+        for options in [], ["--ctx=16", "--stride=5"]:
+            with self.subTest(options=options):
+                result = self.evaluate(f"--text={path}",
+                                       f"--text={self.text()}", *options)
+                lines, plain = result["files"]
+                self.assertNotIn("documents", plain)
+                self.assertEqual(lines["bytes"], sum(map(len, texts)))
+                self.assertEqual(len(lines["documents"]), len(texts))
+                for document, text in zip(lines["documents"], texts[:4]):
+                    alone = self.evaluate(f"--text={self.text(text)}",
+                                          *options)["files"][0]
+                    self.assertEqual(document["tokens"],
+                                     alone["scored_tokens"])
+                    self.assertAlmostEqual(document["nll"] / alone["nll"], 1,
+                                           delta=1e-5)
+                for key, sum_key in ("tokens", "scored_tokens"), ("nll", "nll"):
+                    total = sum(d[key] for d in lines["documents"])
+                    self.assertAlmostEqual(total / lines[sum_key], 1,
+                                           delta=1e-9)
+
+    def test_bad_json_lines(self):
+        good = '{"text": "In the beginning"}\n'
+        for content, parts in [
+                (good + "{\n", [":2: is no JSON in UTF-8"]),
+                (good + '{"txt": "a"}\n', [":2: its object has no string"]),
+                ("3\n", [":1: holds no object", '{"text": "..."}']),
+                ("", ["holds no document"]),
+                (good + good + '{"text": "a"}\n',
+                 [":3: gives 1 token; at least 2"])]:
+            with self.subTest(content=content):
+                path = self.write("bad.jsonl", content)
+                self.assert_fails([path, *parts], "eval", self.small,
+                                  f"--text={path}")
+
+    def test_bootstrap(self):
+        stem = self.path("stem")
+        stem_run("convert", self.small, stem, "--layers=1/2",
+                 "--init=row-mean")
+        texts = [f"--text={self.lines('a', [TEXT[i:] for i in range(12)])}",
+                 f"--text={self.lines('b', [TEXT[i:30] for i in range(9)])}"]
+        result = stem_json("eval", stem, "--dtype=f32", *texts,
+                           f"--against={self.small}")
+        files = [[(d["nll"] - d["against_nll"], d["tokens"])
+                  for d in file["documents"]] for file in result["files"]]
+        of_all, of_files, of_mean = bootstrap(files)
+        near = lambda got, wanted: [self.assertAlmostEqual(a, b, delta=1e-9)
+                                    for a, b in zip(got, wanted)]
+        near(result["perplexity_ratio_interval"], of_all)
+        near(result["geometric_mean_ratio_interval"], of_mean)
+        for file, interval in zip(result["files"], of_files):
+            near(file["perplexity_ratio_interval"], interval)
+        ratios = [math.exp(sum(d for d, _ in f) / sum(t for _, t in f))
+                  for f in files]
+        near([file["perplexity_ratio"] for file in result["files"]], ratios)
+        near([result["geometric_mean_ratio"]],
+             [math.sqrt(ratios[0] * ratios[1])])
+        self.assertEqual((result["interval_unit"], result["interval_method"]),
+                         ("document", "bootstrap"))
+        # The same losses without --against.
+        own = stem_json("eval", stem, "--dtype=f32", *texts)
+        for a, b in zip(own["files"], result["files"]):
+            for x, y in zip(a["documents"], b["documents"]):
+                self.assertAlmostEqual(x["nll"], y["nll"], delta=1e-3)
 
     def test_protocol_is_printed(self):
         out = stem_run("eval", self.small, f"--text={self.text()}",
