@@ -1,0 +1,122 @@
+# Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Folders, stem-run, results, and the paired bootstrap."""
+
+import hashlib
+import json
+import math
+import os
+import random
+import subprocess
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(
+    os.path.abspath(__file__))))
+FOLDER = os.environ.get("STEM_CALIBRATION",
+                        os.path.join(ROOT, "build", "calibration"))
+IN_DOMAIN = ("faq", "pydoc", "wordnet")
+REGISTERS = IN_DOMAIN + ("kjv",)
+RESAMPLES = 2000
+
+
+class Failed(Exception):
+    """stem-run gave an error; the message is what it printed."""
+
+
+def text(register, part):
+    path = os.path.join(FOLDER, f"{register}.{part}.jsonl")
+    if not os.path.exists(path):
+        sys.exit(f"{path}: not there; run bench/calibration/prepare.py first")
+    return path
+
+
+def stem_run(*arguments):
+    """Runs it with --json and returns its result."""
+    line = [os.environ.get("STEM_RUN", "stem-run"), *map(str, arguments),
+            "--json"]
+    done = subprocess.run(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True)
+    if done.returncode != 0:
+        errors = [part for part in done.stderr.splitlines()
+                  if part.startswith("error") or "not expected" in part]
+        raise Failed(" ".join(errors) or done.stderr[-500:])
+    return json.loads(done.stdout)
+
+
+def texts_digest():
+    """Of the texts' content: results on other texts are not mixed in."""
+    digest = hashlib.sha256()
+    for register in REGISTERS:
+        for part in ("fit", "held"):
+            if part == "held" or register in IN_DOMAIN:
+                with open(text(register, part), "rb") as file:
+                    digest.update(file.read())
+    return digest.hexdigest()[:16]
+
+
+def results_path():
+    return os.path.join(FOLDER, "results.jsonl")
+
+
+def read_results(digest):
+    """The last result of each name and seed."""
+    results = {}
+    if os.path.exists(results_path()):
+        with open(results_path()) as file:
+            for line in file:
+                entry = json.loads(line)
+                if entry["texts"] == digest:
+                    results[entry["name"], entry["seed"]] = entry
+    return results
+
+
+def losses(model):
+    """(tokens, nll) of every held-out document, by register."""
+    result = stem_run("eval", model,
+                      *(f"--text={text(r, 'held')}" for r in REGISTERS))
+    return {register: [(document["tokens"], document["nll"])
+                       for document in file["documents"]]
+            for register, file in zip(REGISTERS, result["files"])}
+
+
+def perplexity(documents):
+    return math.exp(sum(nll for _, nll in documents)
+                    / sum(tokens for tokens, _ in documents))
+
+
+def mean_difference(model, dense, drawn):
+    tokens = difference = 0
+    for i in drawn:
+        tokens += model[i][0]
+        difference += model[i][1] - dense[i][1]
+    return difference / tokens
+
+
+class Bootstrap:
+    """Documents are drawn within their register, the same for every model."""
+
+    def __init__(self, dense):
+        self.dense = dense
+        generator = random.Random(0)
+        self.draws = {
+            register: [generator.choices(range(len(documents)),
+                                         k=len(documents))
+                       for _ in range(RESAMPLES)]
+            for register, documents in dense.items()}
+
+    def ratio(self, model, registers):
+        """Geometric mean of the registers' perplexity ratios, and its 95 %
+        interval."""
+        def of(draw):
+            return math.exp(sum(
+                mean_difference(model[r], self.dense[r], draw(r))
+                for r in registers) / len(registers))
+        values = sorted(of(lambda r, i=i: self.draws[r][i])
+                        for i in range(RESAMPLES))
+        ends = []
+        for share in (0.025, 0.975):
+            place = share * (RESAMPLES - 1)
+            low = int(place)
+            ends.append(values[low] + (place - low)
+                        * (values[low + 1] - values[low]))
+        return of(lambda r: range(len(self.dense[r]))), ends[0], ends[1]

@@ -1,0 +1,53 @@
+# Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The conversions that are compared, by name."""
+
+import collections
+
+# Options of stem-run convert beside the texts; calibrated ones are repeated for
+# every seed (--calibrate-seed). A configuration with `layers_of` converts the
+# layers that the result of that name and seed has.
+Configuration = collections.namedtuple(
+    "Configuration", "name options seeds layers_of", defaults=((0,), None))
+
+MAIN_SEEDS = (0, 1, 2)
+TOKENS = 200_000
+
+
+def calibrated(name, *options, seeds=(0,), tokens=TOKENS, layers_of=None):
+    return Configuration(
+        name, [f"--calibrate-tokens={tokens}", *options], seeds, layers_of)
+
+
+TEN = "ten, rank 0"  # the run whose layers others share
+
+CONFIGURATIONS = [
+    Configuration("dense", None),
+    calibrated(TEN, "--layers=auto:10", seeds=MAIN_SEEDS),
+    calibrated("ten, rank 64", "--layers=auto:10", "--mix-rank=64",
+               seeds=MAIN_SEEDS),
+    calibrated("ten, rank 128", "--layers=auto:10", "--mix-rank=128",
+               seeds=MAIN_SEEDS),
+    calibrated("fifteen, rank 0", "--layers=auto:15", seeds=MAIN_SEEDS),
+    calibrated("28 layers, rank 64",
+               "--layers=" + ",".join(map(str, range(1, 29))), "--mix-rank=64",
+               seeds=MAIN_SEEDS),
+    calibrated("ten, rank 0, 50,000 tokens", "--layers=auto:10",
+               seeds=MAIN_SEEDS, tokens=50_000),
+    calibrated("ten, rank 64, 50,000 tokens", "--layers=auto:10",
+               "--mix-rank=64", tokens=50_000),
+    # Starts for training, on the same ten layers.
+    *(Configuration(f"ten, {init}", [f"--init={init}"], (0,), TEN)
+      for init in ("embedding", "row-mean", "xavier")),
+    # Tableless twins: one gate-weighted mean row, refitted alike.
+    *(calibrated(f"ten, one row, rank {rank}", "--rows=mean",
+                 f"--mix-rank={rank}", layers_of=TEN)
+      for rank in (0, 64, 128)),
+    # d_ff pruned, and whole blocks dropped, at equal arithmetic.
+    calibrated("ten, pruned", "--baseline=prune", layers_of=TEN),
+    calibrated("blocks dropped", "--baseline=drop", layers_of=TEN),
+    # Ids seen fewer times than this keep the matrix.
+    *(calibrated(f"ten, dense below {count}", f"--dense-below={count}",
+                 layers_of=TEN)
+      for count in (1, 4, 16)),
+]

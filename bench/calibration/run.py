@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+# Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Converts and evaluates the configurations that have no result yet.
+
+Each result is a line of results.jsonl beside the texts, written when it is
+complete; a run that was ended goes on from there. A converted folder (tables of
+1.5 GB for ten layers of SmolLM2-135M) is removed after its evaluation.
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import sys
+import time
+
+import common
+from configurations import CONFIGURATIONS
+
+
+def folder_bytes(folder):
+    return sum(os.path.getsize(os.path.join(folder, name))
+               for name in os.listdir(folder))
+
+
+def hold_shape(model):
+    """What the share of the replaced arithmetic is told from."""
+    path = os.path.join(model, "config.json")
+    if not os.path.exists(path):
+        sys.exit(f"{model}: a folder with config.json is needed; "
+                 "see stem-run import")
+    with open(path) as file:
+        config = json.load(file)
+    return {key: config[key] for key in ("hidden_size", "intermediate_size")}
+
+
+def total_cost(cost):
+    return {key: value for key, value in cost.items()
+            if key not in ("layers", "rest")}
+
+
+def convert(model, out, configuration, seed, layers):
+    options = list(configuration.options)
+    if not any(option.startswith("--init=") for option in options):
+        options += [f"--calibrate={common.text(register, 'fit')}"
+                    for register in common.IN_DOMAIN]
+        if seed:
+            options.append(f"--calibrate-seed={seed}")
+    if layers is not None:
+        options.append("--layers=" + ",".join(map(str, layers)))
+    start = time.monotonic()
+    result = common.stem_run("convert", model, out, "--force", *options)
+    calibration = result.get("calibration") or {}
+    return {"options": options, "seconds": time.monotonic() - start,
+            "layers": result.get("converted"),
+            "before": total_cost(result["before"]),
+            "after": total_cost(result["after"]),
+            "sensitivity_seconds": result.get("sensitivity_seconds"),
+            "calibration": calibration,
+            "peak_bytes": result["peak_bytes"],
+            "folder_bytes": folder_bytes(out)}
+
+
+def run(model, configuration, seed, results, keep):
+    """The result, or None where it waits for another one."""
+    if configuration.options is None:
+        return {"losses": common.losses(model),
+                "folder_bytes": folder_bytes(model), **hold_shape(model)}
+    layers = None
+    if configuration.layers_of:
+        other = (results.get((configuration.layers_of, seed))
+                 or results.get((configuration.layers_of, 0)))
+        if other is None:
+            return None
+        layers = other["layers"]
+    name = re.sub(r"\W+", "-", configuration.name)
+    out = os.path.join(common.FOLDER, "models", f"{name}-{seed}")
+    os.makedirs(os.path.dirname(out), exist_ok=True)
+    try:
+        entry = convert(model, out, configuration, seed, layers)
+        entry["losses"] = common.losses(out)
+    finally:
+        if not keep:
+            shutil.rmtree(out, ignore_errors=True)
+    return entry
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("model", help="the dense model, a folder")
+    parser.add_argument("--only", metavar="REGEX", default="",
+                        help="the configurations whose name this matches")
+    parser.add_argument("--seeds", metavar="LIST", default="",
+                        help="of these seeds alone, like 0,1")
+    parser.add_argument("--keep", action="store_true",
+                        help="keep the converted folders")
+    options = parser.parse_args()
+    seeds = {int(seed) for seed in options.seeds.split(",") if seed}
+    digest = common.texts_digest()
+    results = common.read_results(digest)
+    failed = False
+    for configuration in CONFIGURATIONS:
+        for seed in configuration.seeds:
+            name = configuration.name
+            if ((name, seed) in results
+                    or not re.search(options.only, name)
+                    or (seeds and seed not in seeds)):
+                continue
+            print(f"{name}, seed {seed}", file=sys.stderr, flush=True)
+            try:
+                entry = run(options.model, configuration, seed, results,
+                            options.keep)
+            except common.Failed as error:
+                print(f"  failed: {error}", file=sys.stderr)
+                failed = True
+                continue
+            if entry is None:
+                print(f"  waits for {configuration.layers_of}",
+                      file=sys.stderr)
+                failed = True
+                continue
+            entry = {"name": name, "seed": seed, "texts": digest, **entry}
+            results[name, seed] = entry
+            with open(common.results_path(), "a") as file:
+                file.write(json.dumps(entry) + "\n")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
