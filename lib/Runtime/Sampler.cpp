@@ -22,6 +22,17 @@ bool before(const std::pair<double, int32_t> &a,
   return a.first != b.first ? a.first > b.first : a.second < b.second;
 }
 
+void checkLogit(size_t id, float logit) {
+  if (std::isnan(logit) || logit == INFINITY)
+    fail("the logit of id {} is {}: the model's numbers overflow; try "
+         "--dtype=f32",
+         id, logit);
+}
+
+[[noreturn]] void failWithoutChoice(size_t count) {
+  fail("all {} logits are minus infinity: nothing can be chosen", count);
+}
+
 } // namespace
 
 Sampler::Sampler(const SamplerOptions &options) : options(options) {
@@ -41,10 +52,7 @@ void Sampler::loadLogits(std::span<const float> logits,
                          std::span<const int32_t> seen) {
   candidates.clear();
   for (size_t id = 0; id < logits.size(); ++id) {
-    if (std::isnan(logits[id]) || logits[id] == INFINITY)
-      fail("the logit of id {} is {}: the model's numbers overflow; try "
-           "--dtype=f32",
-           id, logits[id]);
+    checkLogit(id, logits[id]);
     candidates.emplace_back(logits[id], static_cast<int32_t>(id));
   }
   if (options.repetitionPenalty == 1)
@@ -87,17 +95,65 @@ void Sampler::keepTopP() {
   candidates.resize(kept);
 }
 
+/// Where no id is left out and no logit is changed: without a copy, and most
+/// weights computed once.
+int32_t Sampler::sampleFromAll(std::span<const float> logits) {
+  size_t best = 0;
+  for (size_t id = 0; id < logits.size(); ++id) {
+    checkLogit(id, logits[id]);
+    if (logits[id] > logits[best])
+      best = id;
+  }
+  if (logits[best] == -INFINITY)
+    failWithoutChoice(logits.size());
+  if (options.temperature == 0)
+    return static_cast<int32_t>(best);
+  const double largest = logits[best];
+  const auto weight = [&](size_t id) {
+    return std::exp((logits[id] - largest) / options.temperature);
+  };
+  constexpr size_t blockSize = 512;
+  std::vector<double> sums;
+  double total = 0;
+  for (size_t begin = 0; begin < logits.size(); begin += blockSize) {
+    double sum = 0;
+    for (size_t id = begin; id < std::min(begin + blockSize, logits.size());
+         ++id)
+      sum += weight(id);
+    sums.push_back(sum);
+    total += sum;
+  }
+  double wanted = philoxUniform(options.seed, options.stream, draws++) * total;
+  size_t block = 0;
+  for (; block + 1 < sums.size() && wanted >= sums[block]; ++block)
+    wanted -= sums[block];
+  const size_t begin = block * blockSize;
+  size_t chosen = best;
+  double sum = 0;
+  for (size_t id = begin;
+       id < std::min(begin + blockSize, logits.size()) && sum <= wanted; ++id)
+    if (const double part = weight(id); part > 0) {
+      chosen = id;
+      sum += part;
+    }
+  return static_cast<int32_t>(chosen);
+}
+
 int32_t Sampler::sample(std::span<const float> logits,
                         std::span<const int32_t> seen) {
   if (logits.empty())
     fail("there are no logits to choose from");
+  const bool keepsAll = options.topP == 1 &&
+                        (options.topK == 0 ||
+                         static_cast<uint64_t>(options.topK) >= logits.size());
+  if (options.repetitionPenalty == 1 && (keepsAll || options.temperature == 0))
+    return sampleFromAll(logits);
   loadLogits(logits, seen);
   // The largest comes first in the order of `before`.
   auto [best, bestId] =
       *std::min_element(candidates.begin(), candidates.end(), before);
   if (best == -INFINITY)
-    fail("all {} logits are minus infinity: nothing can be chosen",
-         logits.size());
+    failWithoutChoice(logits.size());
   if (options.temperature == 0)
     return bestId;
   keepTopK();

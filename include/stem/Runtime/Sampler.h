@@ -41,6 +41,7 @@ public:
   int32_t sample(std::span<const float> logits, std::span<const int32_t> seen);
 
 private:
+  int32_t sampleFromAll(std::span<const float> logits);
   void loadLogits(std::span<const float> logits, std::span<const int32_t> seen);
   void keepTopK();
   void keepTopP();

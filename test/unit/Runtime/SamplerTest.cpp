@@ -117,6 +117,27 @@ TEST(Sampler, TopKKeepsTheLargestAndTheirEquals) {
   EXPECT_GT(counts(options, {0, 0, 0}, 100)[2], 0);
 }
 
+/// Sums are by blocks of ids: a draw is what all of them in order say.
+TEST(Sampler, DrawsAmongManyIdsInTheirOrder) {
+  std::vector<float> logits;
+  for (int i = 0; i < 1800; ++i)
+    logits.push_back(static_cast<float>(i * 7919 % 1800) / 300);
+  for (int i = 600; i < 1100; ++i)
+    logits[i] = -INFINITY;
+  const float largest = *std::max_element(logits.begin(), logits.end());
+  double total = 0;
+  for (float logit : logits)
+    total += std::exp(logit - largest);
+  Sampler sampler(sampling());
+  for (uint64_t draw = 0; draw < 500; ++draw) {
+    double wanted = philoxUniform(sampling().seed, 0, draw) * total;
+    int32_t expected = -1;
+    for (double sum = 0; sum <= wanted;)
+      sum += std::exp(logits[++expected] - largest);
+    ASSERT_EQ(sampler.sample(logits, {}), expected) << "draw " << draw;
+  }
+}
+
 /// Candidates stand by logit, then by id, whatever the library's partial sort
 /// does: what is drawn is what that order says.
 TEST(Sampler, TopKDrawsInOrderOfLogitAndId) {
