@@ -11,7 +11,8 @@
 //   build/bench/bin/ffn_layer [tokens d d_ff]
 // share_of_products: of the rate of the layer's matrix products alone;
 // stem_speedup: how many times as fast the STEM layer is as the dense one (the
-// FLOP ratio is 1.5). Medians of 15 interleaved pairs with 95 % intervals.
+// FLOP ratio is 1.5). select_P: the same layer where P percent of the tokens
+// keep the up-projection. Medians of interleaved pairs with 95 % intervals.
 //
 //===----------------------------------------------------------------------===//
 
@@ -30,6 +31,7 @@
 
 #include <cstdlib>
 #include <memory>
+#include <optional>
 
 using namespace stem;
 
@@ -42,36 +44,76 @@ struct Sizes {
   int64_t tokens, d, f;
 };
 
-std::string layerText(const Sizes &s, bool isStem) {
-  std::string params =
+/// What makes the up-projection's values.
+struct Up {
+  bool isDense = false;
+  /// Percent of the tokens that multiply, where a table has the others.
+  std::optional<int64_t> selected = {};
+};
+
+std::vector<int32_t> selectedIds(int64_t percent) {
+  std::vector<int32_t> ids;
+  for (int32_t id = 0; id < kTableRows; ++id)
+    if (id % 100 < percent)
+      ids.push_back(id);
+  return ids;
+}
+
+std::string paramsText(const Sizes &s, const Up &up) {
+  std::string text =
       fmt::format("stem.param @gate = \"gate\" : tensor<{1}x{0}xbf16>\n"
                   "stem.param @down = \"down\" : tensor<{0}x{1}xbf16>\n"
                   "stem.param @norm = \"norm\" : tensor<{0}xf32>\n",
                   s.d, s.f);
-  std::string table = fmt::format("!stem.table<{}x{}xbf16>", kTableRows, s.f);
-  params += isStem ? fmt::format("stem.table @up = \"up\" : {}\n", table)
-                   : fmt::format("stem.param @up = \"up\" : "
-                                 "tensor<{}x{}xbf16>\n",
-                                 s.f, s.d);
-  std::string up =
-      isStem
-          ? fmt::format("%t = stem.table_load @up : {1}\n"
-                        "%rows, %index = stem.table_rows %t, %ids : {1}, "
-                        "tensor<?xi32> -> tensor<?x{0}xbf16>, tensor<?xi32>\n"
-                        "%u = stem.lookup %rows, %index : tensor<?x{0}xbf16>, "
-                        "tensor<?xi32> -> tensor<?x{0}xbf16>\n"
-                        "%y = stem.gated_ffn %n gate %gate rows %u down %down "
-                        ": (tensor<?x{2}xbf16>, tensor<{0}x{2}xbf16>, "
-                        "tensor<?x{0}xbf16>, tensor<{2}x{0}xbf16>) -> "
-                        "tensor<?x{2}xf32>\n",
-                        s.f, table, s.d)
-          : fmt::format("%up = stem.param_load @up : tensor<{0}x{1}xbf16>\n"
-                        "%y = stem.dense_ffn %n gate %gate up %up down %down : "
-                        "(tensor<?x{1}xbf16>, tensor<{0}x{1}xbf16>, "
-                        "tensor<{0}x{1}xbf16>, tensor<{1}x{0}xbf16>) -> "
-                        "tensor<?x{1}xf32>\n",
-                        s.f, s.d);
-  return params +
+  if (!up.isDense)
+    text += fmt::format("stem.table @rows = \"rows\" : "
+                        "!stem.table<{}x{}xbf16>\n",
+                        kTableRows, s.f);
+  if (up.isDense || up.selected)
+    text += fmt::format("stem.param @up = \"up\" : tensor<{1}x{0}xbf16>\n", s.d,
+                        s.f);
+  if (up.selected)
+    text += fmt::format("stem.param @selected = \"selected\" : "
+                        "tensor<{}xi32>\n",
+                        selectedIds(*up.selected).size());
+  return text;
+}
+
+/// %y of the FFN, from %n.
+std::string ffnText(const Sizes &s, const Up &up) {
+  if (up.isDense)
+    return fmt::format(
+        "%up = stem.param_load @up : tensor<{1}x{0}xbf16>\n"
+        "%y = stem.dense_ffn %n gate %gate up %up down %down : "
+        "(tensor<?x{0}xbf16>, tensor<{1}x{0}xbf16>, tensor<{1}x{0}xbf16>, "
+        "tensor<{0}x{1}xbf16>) -> tensor<?x{0}xf32>\n",
+        s.d, s.f);
+  const char *rows = up.selected ? "f32" : "bf16";
+  std::string text = fmt::format(
+      "%t = stem.table_load @rows : !stem.table<{2}x{0}xbf16>\n"
+      "%rows, %index = stem.table_rows %t, %ids : !stem.table<{2}x{0}xbf16>, "
+      "tensor<?xi32> -> tensor<?x{0}xbf16>, tensor<?xi32>\n"
+      "%u{3} = stem.lookup %rows, %index : tensor<?x{0}xbf16>, tensor<?xi32> "
+      "-> tensor<?x{0}x{1}>\n",
+      s.f, rows, kTableRows, up.selected ? "0" : "");
+  if (up.selected)
+    text += fmt::format(
+        "%up = stem.param_load @up : tensor<{0}x{1}xbf16>\n"
+        "%s = stem.param_load @selected : tensor<{2}xi32>\n"
+        "%u = stem.select_up %u0, %n weight %up ids %ids in %s : "
+        "(tensor<?x{0}xf32>, tensor<?x{1}xbf16>, tensor<{0}x{1}xbf16>, "
+        "tensor<?xi32>, tensor<{2}xi32>) -> tensor<?x{0}xf32>\n",
+        s.f, s.d, selectedIds(*up.selected).size());
+  return text +
+         fmt::format("%y = stem.gated_ffn %n gate %gate rows %u down %down : "
+                     "(tensor<?x{2}xbf16>, tensor<{0}x{2}xbf16>, "
+                     "tensor<?x{0}x{1}>, tensor<{2}x{0}xbf16>) -> "
+                     "tensor<?x{2}xf32>\n",
+                     s.f, rows, s.d);
+}
+
+std::string layerText(const Sizes &s, const Up &up) {
+  return paramsText(s, up) +
          fmt::format(
              "func.func @layer(%ids: tensor<?xi32> {{stem.name = \"ids\", "
              "stem.rows = \"tokens\", stem.id_bound = {2} : i64}}, "
@@ -86,7 +128,7 @@ std::string layerText(const Sizes &s, bool isStem) {
              "%n = stem.rms_norm %x, %norm {{eps = 1.0e-5 : f64}} : "
              "tensor<?x{0}xf32>, tensor<{0}xf32> -> tensor<?x{0}xbf16>\n"
              "{4}return %y : tensor<?x{0}xf32>\n}}\n",
-             s.d, s.f, kTableRows, kTile, up);
+             s.d, s.f, kTableRows, kTile, ffnText(s, up));
 }
 
 struct Packed {
@@ -100,27 +142,28 @@ struct Packed {
 /// One compiled layer and all that it reads and writes.
 class Layer {
 public:
-  Layer(stem_context *context, const Sizes &sizes, bool isStem)
+  Layer(stem_context *context, const Sizes &sizes, const Up &kind)
       : context(context), sizes(sizes), gate(sizes.d, sizes.f),
         up(sizes.d, sizes.f), down(sizes.f, sizes.d),
         x(bench::filled(sizes.tokens * sizes.d * 4)),
         out(bench::filled(sizes.tokens * sizes.d * 4)),
         norm(bench::filled(sizes.d * 4)), ids(sizes.tokens),
+        selected(selectedIds(kind.selected.value_or(0))),
         table(bench::filled(kTableRows * sizes.f * 2)) {
     for (int64_t i = 0; i < sizes.tokens; ++i)
       ids[i] = static_cast<int32_t>(i * 7919 % kTableRows);
     throwIfFailed(context, stem_table_store_create(context, &store));
-    if (isStem) {
+    if (!kind.isDense) {
       stem_table_options options = {};
       options.struct_size = sizeof(options);
       options.rows = kTableRows;
       options.columns = sizes.f;
       options.dtype = STEM_BF16;
       options.resident = table.data();
-      options.name = "up";
+      options.name = "rows";
       throwIfFailed(context, stem_table_open(context, store, &options));
     }
-    compile(isStem);
+    compile(kind);
   }
   ~Layer() { stem_table_store_destroy(store); }
 
@@ -132,11 +175,11 @@ public:
   }
 
 private:
-  void compile(bool isStem) {
+  void compile(const Up &kind) {
     mlir::DialectRegistry registry;
     registerHostCompiler(registry);
     mlir::MLIRContext mlirContext(registry);
-    auto ir = mlir::parseSourceString<mlir::ModuleOp>(layerText(sizes, isStem),
+    auto ir = mlir::parseSourceString<mlir::ModuleOp>(layerText(sizes, kind),
                                                       &mlirContext);
     if (!ir)
       fail("the layer's IR does not parse");
@@ -164,6 +207,9 @@ private:
                                           : &up.handle);
     if (key == "norm")
       return denseTensor(norm.data(), STEM_F32, {sizes.d});
+    if (key == "selected")
+      return denseTensor(selected.data(), STEM_I32,
+                         {static_cast<int64_t>(selected.size())});
     if (name == "ids")
       return denseTensor(ids.data(), STEM_I32, {sizes.tokens});
     return denseTensor(name == "x" ? x.data() : out.data(), STEM_F32,
@@ -174,7 +220,7 @@ private:
   Sizes sizes;
   Packed gate, up, down;
   Arena x, out, norm, arena;
-  std::vector<int32_t> ids;
+  std::vector<int32_t> ids, selected;
   Arena table;
   stem_table_store *store = nullptr;
   std::unique_ptr<Module> module;
@@ -242,7 +288,8 @@ int main(int argc, char **argv) {
     sizes = {std::atoll(argv[1]), std::atoll(argv[2]), std::atoll(argv[3])};
   try {
     ContextPtr context = createContext();
-    Layer stem(context.get(), sizes, true), dense(context.get(), sizes, false);
+    Layer stem(context.get(), sizes, Up{}),
+        dense(context.get(), sizes, Up{.isDense = true});
     Products two(context.get(), sizes, 1), three(context.get(), sizes, 2);
     print("stem_share_of_products",
           bench::compare([&] { stem.run(); }, [&] { two.run(); }, kPairs));
@@ -250,6 +297,15 @@ int main(int argc, char **argv) {
           bench::compare([&] { dense.run(); }, [&] { three.run(); }, kPairs));
     print("stem_speedup",
           bench::compare([&] { stem.run(); }, [&] { dense.run(); }, kPairs));
+    for (int64_t percent : {0, 10, 100}) {
+      Layer hybrid(context.get(), sizes, Up{.selected = percent});
+      std::string name = fmt::format("select_{}_speedup", percent);
+      print((name + "_to_stem").c_str(),
+            bench::compare([&] { hybrid.run(); }, [&] { stem.run(); }, kPairs));
+      print(
+          (name + "_to_dense").c_str(),
+          bench::compare([&] { hybrid.run(); }, [&] { dense.run(); }, kPairs));
+    }
   } catch (const Error &error) {
     fmt::print(stderr, "ffn_layer: {}\n", error.what());
     return 1;
