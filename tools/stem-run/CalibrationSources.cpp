@@ -25,7 +25,7 @@ namespace {
 constexpr double kLeastCoverage = 0.6;
 constexpr double kDialogueShare = 0.1;
 /// Texts that the model writes at a time.
-constexpr int64_t kSlots = 32;
+constexpr size_t kSlots = 32;
 /// The name of what it writes, among files.
 const std::filesystem::path kSelf = "self";
 
@@ -85,7 +85,7 @@ private:
 std::unique_ptr<Engine> createWriter(const Checkpoint &checkpoint,
                                      EngineOptions options, int64_t positions) {
   options.maxPositions = positions;
-  options.maxSequences = kSlots;
+  options.maxSequences = static_cast<int64_t>(kSlots);
   if (!options.dumpDirectory.empty())
     options.dumpDirectory = options.dumpDirectory.parent_path() / "writing";
   try {

@@ -31,7 +31,8 @@ constexpr uint64_t kFirstStream = uint64_t(1) << 40;
 std::vector<int32_t> stem::encodeChat(const Tokenizer &tokenizer,
                                       const std::vector<ChatMessage> &messages,
                                       const ChatOptions &given,
-                                      const std::string &name) {
+                                      const std::string &name,
+                                      const std::string &where) {
   const auto &source = tokenizer.chatTemplate();
   if (!source)
     fail("{}: the model has no chat template", name);
@@ -51,7 +52,7 @@ std::vector<int32_t> stem::encodeChat(const Tokenizer &tokenizer,
   for (const ChatPiece &piece : pieces)
     parts.push_back({piece.text, /*parseSpecial=*/!piece.fromUser});
   // The template writes the begin token itself where the model wants one.
-  return encodeText(tokenizer, parts, /*addSpecialTokens=*/false, name);
+  return encodeText(tokenizer, parts, /*addSpecialTokens=*/false, where);
 }
 
 /// A conversation as far as it has come.
@@ -77,7 +78,7 @@ DialogueWriter::encode(const std::vector<ChatMessage> &messages) const {
   date.tm_mday = 1;
   date.tm_wday = 3;
   options.now = date;
-  return encodeChat(tokenizer, messages, options, name);
+  return encodeChat(tokenizer, messages, options, name, name);
 }
 
 size_t DialogueWriter::longestPrompt() const {

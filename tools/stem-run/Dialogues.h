@@ -28,11 +28,12 @@ std::span<const DialoguePrompt> dialoguePrompts();
 
 /// The ids of a conversation in the model's chat template, up to where the
 /// assistant's next answer begins. Special tokens count where the template
-/// writes them. `name` stands for the model in messages.
+/// writes them. `name` stands for the model in messages, `where` for the text.
 std::vector<int32_t> encodeChat(const Tokenizer &tokenizer,
                                 const std::vector<ChatMessage> &messages,
                                 const ChatOptions &options,
-                                const std::string &name);
+                                const std::string &name,
+                                const std::string &where);
 
 /// Conversations of users and the model until there are `tokens` tokens. Throws
 /// an Error where the template cannot be rendered.

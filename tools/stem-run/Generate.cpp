@@ -6,11 +6,11 @@
 //===----------------------------------------------------------------------===//
 
 #include "CommandLine.h"
+#include "Dialogues.h"
 #include "Json.h"
 #include "Progress.h"
 #include "StopFilter.h"
 #include "Tokenizing.h"
-#include "stem/Model/ChatTemplate.h"
 #include "stem/Runtime/Arena.h"
 #include "stem/Runtime/Sampler.h"
 #include "stem/Support/Format.h"
@@ -154,31 +154,15 @@ void Generation::loadTokenizers() {
 }
 
 std::vector<int32_t> Generation::chatPrompt(const std::string &prompt) const {
-  const auto &source = tokenizer->chatTemplate();
-  if (!source)
+  if (!tokenizer->chatTemplate())
     fail("{}: the model has no chat template; leave --chat out",
          arguments.model.string());
   std::vector<ChatMessage> messages;
   if (!arguments.system.empty())
     messages.push_back({"system", arguments.system});
   messages.push_back({"user", prompt});
-  ChatOptions options;
-  options.addGenerationPrompt = true;
-  const auto tokenText = [&](std::optional<int32_t> id) {
-    const auto text = id ? tokenizer->tokenText(*id) : std::nullopt;
-    return text ? std::optional<std::string>(*text) : std::nullopt;
-  };
-  options.bosToken = tokenText(tokenizer->beginId());
-  if (!tokenizer->endIds().empty())
-    options.eosToken = tokenText(tokenizer->endIds().front());
-  const std::vector<ChatPiece> pieces =
-      ChatTemplate::parse(*source, arguments.model.string() + ": chat template")
-          .render(messages, options);
-  std::vector<TextPart> parts;
-  for (const ChatPiece &piece : pieces)
-    parts.push_back({piece.text, /*parseSpecial=*/!piece.fromUser});
-  // The template writes the begin token itself where the model wants one.
-  return encodeText(*tokenizer, parts, /*addSpecialTokens=*/false, "--prompt");
+  return encodeChat(*tokenizer, messages, {}, arguments.model.string(),
+                    "--prompt");
 }
 
 std::vector<std::vector<int32_t>> Generation::prompts() const {

@@ -14,7 +14,9 @@
 #include "stem/Support/Process.h"
 
 #include <algorithm>
+#include <deque>
 #include <optional>
+#include <utility>
 
 using namespace stem;
 
@@ -30,13 +32,6 @@ bool LoopFinder::add(int32_t id) {
   return isLoop;
 }
 
-struct ModelWriter::Slot {
-  const WritingTask *task = nullptr; ///< null: free
-  std::vector<int32_t> *written = nullptr;
-  std::optional<Sampler> sampler;
-  LoopFinder loop;
-};
-
 namespace {
 
 /// An estimate after the first steps, then the fact.
@@ -49,11 +44,11 @@ public:
   void add(int64_t tokens) {
     constexpr int64_t kStepsMeasured = 16;
     written += tokens;
-    progress.update(static_cast<double>(written));
+    progress.update(static_cast<double>(std::min(written, most)));
     if (++steps != kStepsMeasured || written >= most)
       return;
-    printStderr("calibration: the model writes {}, {} tokens at most, which "
-                "takes about {}\n",
+    printStderr("calibration: the model writes {}, {} tokens, which takes "
+                "about {}\n",
                 what, most,
                 formatSeconds(watch.seconds() * static_cast<double>(most) /
                               static_cast<double>(written)));
@@ -76,7 +71,53 @@ private:
 
 } // namespace
 
-ModelWriter::ModelWriter(Engine &engine, int64_t slots, uint64_t seed,
+struct ModelWriter::Slot {
+  const WritingTask *task = nullptr; ///< null: free
+  std::vector<int32_t> *written = nullptr;
+  std::optional<Sampler> sampler;
+  LoopFinder loop;
+  int32_t last = 0;
+};
+
+/// What is being written.
+struct ModelWriter::Desk {
+  Desk(size_t slots, const std::string &what, int64_t most)
+      : slots(slots), clock(what, most) {}
+
+  bool hasRoom() const { return free() < slots.size(); }
+  size_t free() const {
+    return static_cast<size_t>(
+        std::find_if(slots.begin(), slots.end(),
+                     [](const Slot &slot) { return !slot.task; }) -
+        slots.begin());
+  }
+  int64_t expected() const;
+
+  std::vector<Slot> slots;
+  std::deque<WritingTask> tasks;            ///< begun
+  std::deque<std::vector<int32_t>> written; ///< of each
+  std::vector<int32_t> started;             ///< slots without a token yet
+  int64_t finished = 0, tokensOfFinished = 0;
+  WritingClock clock;
+};
+
+/// Tokens of all that is begun, prompts included. What is not finished is taken
+/// for as long as what is, and for somewhat longer than it is by now.
+int64_t ModelWriter::Desk::expected() const {
+  int64_t sum = tokensOfFinished;
+  for (const Slot &slot : slots) {
+    if (!slot.task)
+      continue;
+    const int64_t prompt = static_cast<int64_t>(slot.task->prompt.size());
+    const int64_t most = prompt + slot.task->most;
+    const int64_t mean = finished ? tokensOfFinished / finished : most;
+    const int64_t now = prompt + static_cast<int64_t>(slot.written->size());
+    sum += std::min(most, std::max(mean, now + mean / 4));
+  }
+  return sum;
+}
+
+ModelWriter::ModelWriter(Engine &engine, size_t slots, uint64_t seed,
                          std::vector<int32_t> ends)
     : engine(engine), slots(slots), seed(seed), ends(std::move(ends)),
       context(createContext(engine.report().threads)) {}
@@ -90,65 +131,103 @@ bool ModelWriter::take(Slot &slot, int32_t id) {
   return !isEnd && !slot.loop.add(id) && !isFull;
 }
 
+/// In the first free slot.
+void ModelWriter::begin(Desk &desk, WritingTask task) {
+  SamplerOptions sampling;
+  sampling.temperature = 1;
+  sampling.seed = seed;
+  sampling.stream = task.stream;
+  const size_t index = desk.free();
+  desk.slots[index] = {&desk.tasks.emplace_back(std::move(task)),
+                       &desk.written.emplace_back(),
+                       Sampler(sampling),
+                       {},
+                       0};
+  desk.started.push_back(static_cast<int32_t>(index));
+}
+
+/// A token for each of these slots, whose logits are rows.
+void ModelWriter::draw(Desk &desk, std::span<const int32_t> active,
+                       std::span<const float> logits) {
+  const size_t vocab = static_cast<size_t>(engine.vocabSize());
+  parallelFor(
+      context.get(), static_cast<int64_t>(active.size()), [&](int64_t row) {
+        Slot &slot = desk.slots[static_cast<size_t>(active[row])];
+        Sampler likeliest{SamplerOptions()};
+        const bool isGreedy =
+            static_cast<int64_t>(slot.written->size()) < slot.task->greedy;
+        slot.last =
+            (isGreedy ? likeliest : *slot.sampler)
+                .sample(logits.subspan(static_cast<size_t>(row) * vocab, vocab),
+                        {});
+      });
+  for (const int32_t index : active) {
+    Slot &slot = desk.slots[static_cast<size_t>(index)];
+    if (take(slot, slot.last))
+      continue;
+    ++desk.finished;
+    desk.tokensOfFinished +=
+        static_cast<int64_t>(slot.task->prompt.size() + slot.written->size());
+    slot.task = nullptr;
+  }
+  desk.clock.add(static_cast<int64_t>(active.size()));
+}
+
+/// A token for every text.
+void ModelWriter::step(Desk &desk) {
+  std::vector<int32_t> active, last;
+  for (size_t i = 0; i < desk.slots.size(); ++i)
+    if (desk.slots[i].task && !desk.slots[i].written->empty()) {
+      active.push_back(static_cast<int32_t>(i));
+      last.push_back(desk.slots[i].last);
+    }
+  if (!active.empty())
+    draw(desk, active, engine.decode(active, last));
+  const std::vector<int32_t> started = std::exchange(desk.started, {});
+  std::vector<PrefillChunk> prompts;
+  for (const int32_t index : started) {
+    engine.truncate(index, 0);
+    prompts.push_back(
+        {index, desk.slots[static_cast<size_t>(index)].task->prompt, false});
+  }
+  if (!started.empty())
+    draw(desk, started, engine.prefill(prompts));
+}
+
 std::vector<std::vector<int32_t>>
 ModelWriter::write(std::span<const WritingTask> tasks,
                    const std::string &what) {
   int64_t most = 0;
   for (const WritingTask &task : tasks)
     most += task.most;
-  WritingClock clock(what, most);
-  std::vector<std::vector<int32_t>> results(tasks.size());
-  std::vector<Slot> all(static_cast<size_t>(slots));
-  std::vector<int32_t> drawn(all.size());
-  const size_t vocab = static_cast<size_t>(engine.vocabSize());
-  // Draws a token for each slot of a step, whose logits are rows.
-  const auto draw = [&](std::span<const int32_t> active,
-                        std::span<const float> logits) {
-    parallelFor(
-        context.get(), static_cast<int64_t>(active.size()), [&](int64_t row) {
-          const size_t index = static_cast<size_t>(active[row]);
-          Slot &slot = all[index];
-          const bool isGreedy =
-              static_cast<int64_t>(slot.written->size()) < slot.task->greedy;
-          Sampler likeliest{SamplerOptions()};
-          Sampler &sampler = isGreedy ? likeliest : *slot.sampler;
-          drawn[index] = sampler.sample(
-              logits.subspan(static_cast<size_t>(row) * vocab, vocab), {});
-        });
-    for (const int32_t index : active) {
-      Slot &slot = all[static_cast<size_t>(index)];
-      if (!take(slot, drawn[static_cast<size_t>(index)]))
-        slot.task = nullptr;
-    }
-    clock.add(static_cast<int64_t>(active.size()));
-  };
-  for (size_t next = 0;;) {
-    std::vector<int32_t> active, started, last;
-    std::vector<PrefillChunk> prompts;
-    for (size_t i = 0; i < all.size(); ++i) {
-      const int32_t index = static_cast<int32_t>(i);
-      if (all[i].task) {
-        active.push_back(index);
-        last.push_back(drawn[i]);
-      } else if (next < tasks.size()) {
-        SamplerOptions sampling;
-        sampling.temperature = 1;
-        sampling.seed = seed;
-        sampling.stream = tasks[next].stream;
-        all[i] = {&tasks[next], &results[next], Sampler(sampling), {}};
-        engine.truncate(index, 0);
-        started.push_back(index);
-        prompts.push_back({index, tasks[next].prompt, false});
-        ++next;
-      }
-    }
-    if (active.empty() && started.empty())
-      break;
-    if (!active.empty())
-      draw(active, engine.decode(active, last));
-    if (!started.empty())
-      draw(started, engine.prefill(prompts));
+  Desk desk(slots, what, most);
+  for (size_t next = 0; desk.finished < static_cast<int64_t>(tasks.size());) {
+    while (next < tasks.size() && desk.hasRoom())
+      begin(desk, tasks[next++]);
+    step(desk);
   }
-  clock.finish();
-  return results;
+  desk.clock.finish();
+  return {desk.written.begin(), desk.written.end()};
+}
+
+std::vector<std::vector<int32_t>>
+ModelWriter::writeUntil(int64_t tokens,
+                        const std::function<WritingTask()> &nextTask,
+                        const std::string &what) {
+  Desk desk(slots, what, tokens);
+  for (;;) {
+    while (desk.hasRoom() && desk.expected() < tokens)
+      begin(desk, nextTask());
+    if (desk.finished == static_cast<int64_t>(desk.tasks.size()))
+      break;
+    step(desk);
+  }
+  desk.clock.finish();
+  std::vector<std::vector<int32_t>> texts;
+  for (size_t i = 0; i < desk.tasks.size(); ++i) {
+    texts.push_back(std::move(desk.tasks[i].prompt));
+    texts.back().insert(texts.back().end(), desk.written[i].begin(),
+                        desk.written[i].end());
+  }
+  return texts;
 }

@@ -14,7 +14,7 @@
 #include "stem/Runtime/Sampler.h"
 
 #include <cstdint>
-#include <map>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -47,8 +47,8 @@ private:
 /// task and the seed alone.
 class ModelWriter {
 public:
-  /// `what` is written, for messages.
-  ModelWriter(Engine &engine, int64_t slots, uint64_t seed,
+  /// The engine has so many slots for sequences.
+  ModelWriter(Engine &engine, size_t slots, uint64_t seed,
               std::vector<int32_t> ends);
 
   /// What follows each prompt: until an end token, which is part of it, the
@@ -57,12 +57,23 @@ public:
   std::vector<std::vector<int32_t>> write(std::span<const WritingTask> tasks,
                                           const std::string &what);
 
+  /// The prompt and what follows, task after task as long as fewer than
+  /// `tokens` are expected of those begun.
+  std::vector<std::vector<int32_t>>
+  writeUntil(int64_t tokens, const std::function<WritingTask()> &nextTask,
+             const std::string &what);
+
 private:
   struct Slot;
+  struct Desk;
   bool take(Slot &slot, int32_t id);
+  void begin(Desk &desk, WritingTask task);
+  void step(Desk &desk);
+  void draw(Desk &desk, std::span<const int32_t> active,
+            std::span<const float> logits);
 
   Engine &engine;
-  int64_t slots;
+  size_t slots;
   uint64_t seed;
   std::vector<int32_t> ends;
   ContextPtr context; ///< draws for several texts at once

@@ -53,28 +53,24 @@ TextSource stem::writeSelfText(ModelWriter &writer, const Tokenizer &tokenizer,
   std::vector<int32_t> begin;
   if (tokenizer.addsBeginToken() && tokenizer.beginId())
     begin.push_back(*tokenizer.beginId());
-  TextSource source{"self", "", {}};
   uint64_t stream = 0;
-  // Sequences may end early: rounds until there are enough tokens, each of as
-  // many sequences as the mean length so far asks for.
-  for (int64_t rest = tokens, mean = length; rest > 0;) {
-    std::vector<WritingTask> tasks;
-    for (int64_t i = 0; i < (rest + mean - 1) / mean; ++i, ++stream) {
-      const double draw = philoxUniform(seed, stream, kFirstToken);
-      WritingTask task{begin, 0, kGreedy, stream};
-      task.prompt.push_back(starts[static_cast<size_t>(
-          draw * static_cast<double>(starts.size()))]);
-      task.most = length - static_cast<int64_t>(task.prompt.size());
-      tasks.push_back(std::move(task));
-    }
-    const auto written = writer.write(tasks, "its own text");
-    for (size_t i = 0; i < tasks.size() && rest > 0; ++i) {
-      std::vector<int32_t> document = tasks[i].prompt;
-      document.insert(document.end(), written[i].begin(), written[i].end());
-      rest -= static_cast<int64_t>(document.size());
-      source.documents.push_back(std::move(document));
-    }
-    mean = source.tokens() / static_cast<int64_t>(source.documents.size());
+  const auto nextTask = [&] {
+    const double draw = philoxUniform(seed, stream, kFirstToken);
+    WritingTask task{begin, 0, kGreedy, stream++};
+    task.prompt.push_back(
+        starts[static_cast<size_t>(draw * static_cast<double>(starts.size()))]);
+    task.most = length - static_cast<int64_t>(task.prompt.size());
+    return task;
+  };
+  TextSource source{"self", "", {}};
+  // Sequences shorter than expected ask for another round.
+  for (int64_t rest = tokens; rest > 0; rest = tokens - source.tokens()) {
+    for (std::vector<int32_t> &document :
+         writer.writeUntil(rest, nextTask, "its own text"))
+      if (source.tokens() < tokens)
+        source.documents.push_back(std::move(document));
+    const int64_t mean =
+        source.tokens() / static_cast<int64_t>(source.documents.size());
     if (mean < kLeastMean)
       fail("--calibrate=self: the model ends its own text after {} tokens on "
            "average, {} are the least; give --calibrate=FILE",
