@@ -51,10 +51,19 @@ struct Up {
   std::optional<int64_t> selected = {};
 };
 
-std::vector<int32_t> selectedIds(int64_t percent) {
+int32_t idOf(int64_t token) {
+  return static_cast<int32_t>(token * 7919 % kTableRows);
+}
+
+/// The ids of so many percent of the tokens, and those that no token has: the
+/// list is long whatever the share.
+std::vector<int32_t> selectedIds(const Sizes &sizes, int64_t percent) {
+  std::vector<bool> leftOut(kTableRows);
+  for (int64_t token = 0; token < sizes.tokens; ++token)
+    leftOut[idOf(token)] = idOf(token) % 100 >= percent;
   std::vector<int32_t> ids;
   for (int32_t id = 0; id < kTableRows; ++id)
-    if (id % 100 < percent)
+    if (!leftOut[id])
       ids.push_back(id);
   return ids;
 }
@@ -75,7 +84,7 @@ std::string paramsText(const Sizes &s, const Up &up) {
   if (up.selected)
     text += fmt::format("stem.param @selected = \"selected\" : "
                         "tensor<{}xi32>\n",
-                        selectedIds(*up.selected).size());
+                        selectedIds(s, *up.selected).size());
   return text;
 }
 
@@ -103,7 +112,7 @@ std::string ffnText(const Sizes &s, const Up &up) {
         "%u = stem.select_up %u0, %n weight %up ids %ids in %s : "
         "(tensor<?x{0}xf32>, tensor<?x{1}xbf16>, tensor<{0}x{1}xbf16>, "
         "tensor<?xi32>, tensor<{2}xi32>) -> tensor<?x{0}xf32>\n",
-        s.f, s.d, selectedIds(*up.selected).size());
+        s.f, s.d, selectedIds(s, *up.selected).size());
   return text +
          fmt::format("%y = stem.gated_ffn %n gate %gate rows %u down %down : "
                      "(tensor<?x{2}xbf16>, tensor<{0}x{2}xbf16>, "
@@ -148,10 +157,10 @@ public:
         x(bench::filled(sizes.tokens * sizes.d * 4)),
         out(bench::filled(sizes.tokens * sizes.d * 4)),
         norm(bench::filled(sizes.d * 4)), ids(sizes.tokens),
-        selected(selectedIds(kind.selected.value_or(0))),
+        selected(selectedIds(sizes, kind.selected.value_or(0))),
         table(bench::filled(kTableRows * sizes.f * 2)) {
     for (int64_t i = 0; i < sizes.tokens; ++i)
-      ids[i] = static_cast<int32_t>(i * 7919 % kTableRows);
+      ids[i] = idOf(i);
     throwIfFailed(context, stem_table_store_create(context, &store));
     if (!kind.isDense) {
       stem_table_options options = {};
