@@ -18,7 +18,8 @@ using namespace stem;
 
 RowErrors::RowErrors(const RowFit &fit, std::span<const double> shrinkages)
     : fit(fit), shrinkages(shrinkages.begin(), shrinkages.end()),
-      sums(shrinkages.size() * size_t(fit.columns())) {
+      sums(shrinkages.size() * size_t(fit.columns())),
+      gateSquares(size_t(fit.columns())) {
   for (double k : shrinkages)
     if (!(k >= 0) || std::isinf(k))
       fail("{}: k is {}: wanted 0 or more", fit.sums.name(), k);
@@ -38,6 +39,11 @@ void RowErrors::add(const RowPositions &positions) {
         int64_t first = task * piece;
         int64_t taken = std::min(piece, width - first);
         float row[piece];
+        for (int64_t i = 0; i < count; ++i)
+          for (int64_t c = 0; positions.index[i] != -1 && c < taken; ++c) {
+            float gate = positions.gate[i * width + first + c];
+            gateSquares[first + c] += double(gate) * gate;
+          }
         for (size_t candidate = 0; candidate < shrinkages.size(); ++candidate) {
           double *sum = sums.data() + int64_t(candidate) * width + first;
           for (int64_t i = 0; i < count; ++i) {
@@ -62,4 +68,12 @@ std::vector<double> RowErrors::totals() const {
     totals.push_back(std::accumulate(first, first + fit.columns(), 0.0));
   }
   return totals;
+}
+
+std::vector<double> RowErrors::meanErrors(size_t shrinkage) const {
+  std::vector<double> errors(gateSquares.size());
+  for (size_t c = 0; c < errors.size(); ++c)
+    if (gateSquares[c] > 0)
+      errors[c] = sums[shrinkage * errors.size() + c] / gateSquares[c];
+  return errors;
 }

@@ -274,9 +274,61 @@ void RowFit::prior(const float *rows, int64_t count, float *out) const {
     return;
   }
   predict(rows, count, out);
-  for (int64_t i = 0; i < count; ++i)
+  for (int64_t i = 0; i < count; ++i) {
+    float *row = out + i * width;
     for (int64_t c = 0; c < width; ++c)
-      out[i * width + c] = slope[c] * out[i * width + c] + offset[c];
+      row[c] = slope[c] * row[c] + offset[c];
+    applyBlend(0, width, row);
+  }
+}
+
+void RowFit::blend(std::span<const double> errors) {
+  int64_t width = columns();
+  if (int64_t(errors.size()) != width)
+    fail("{}: errors of {} dimensions, wanted {}", sums.name(), errors.size(),
+         width);
+  if (features == 0)
+    return;
+  blendScale.assign(width, 1);
+  blendShift.assign(width, 0);
+  parallelFor(context(), tasksOf(width, taskColumns), [&](int64_t task) {
+    int64_t first = task * taskColumns;
+    blendColumns(first, std::min(taskColumns, width - first), errors);
+  });
+}
+
+void RowFit::blendColumns(int64_t first, int64_t count,
+                          std::span<const double> errors) {
+  double squares[taskColumns] = {}, gates[taskColumns] = {},
+         signs[taskColumns] = {};
+  float row[taskColumns];
+  for (int64_t id = 0; id < sums.rows(); ++id) {
+    int32_t index = int32_t(id);
+    RowPositions position{.index = {&index, 1}};
+    shrunkRow(position, 0, first, count, k, row);
+    for (int64_t c = 0; c < count; ++c) {
+      double g = sums.gateSquares()[id * columns() + first + c];
+      gates[c] += g;
+      squares[c] += g * row[c] * row[c];
+      signs[c] += sums.gatedUps()[id * columns() + first + c];
+    }
+  }
+  for (int64_t c = 0; c < count; ++c) {
+    double s2 = gates[c] > 0 ? squares[c] / gates[c] : 0;
+    if (!(s2 > 0))
+      continue;
+    double x = std::min(errors[first + c] / s2, 3.0);
+    double w = x * x / (1 + x * x);
+    blendScale[first + c] = float(1 - w);
+    blendShift[first + c] = float(std::copysign(w * std::sqrt(s2), signs[c]));
+  }
+}
+
+void RowFit::applyBlend(int64_t first, int64_t count, float *row) const {
+  if (blendScale.empty())
+    return;
+  for (int64_t c = 0; c < count; ++c)
+    row[c] = blendScale[first + c] * row[c] + blendShift[first + c];
 }
 
 void RowFit::checkIndex(std::span<const int32_t> index, int32_t least) const {
@@ -297,6 +349,12 @@ void RowFit::checkPositions(const RowPositions &positions) const {
 
 void RowFit::row(const RowPositions &positions, int64_t i, int64_t first,
                  int64_t count, double shrinkage, float *out) const {
+  shrunkRow(positions, i, first, count, shrinkage, out);
+  applyBlend(first, count, out);
+}
+
+void RowFit::shrunkRow(const RowPositions &positions, int64_t i, int64_t first,
+                       int64_t count, double shrinkage, float *out) const {
   // A sum less one of its terms is off by the sum's rounding.
   constexpr float rounding = 0x1p-20f;
   int64_t width = columns();

@@ -17,6 +17,15 @@
 // the weight G_t to H_t / G_t with the slope clamped to [0, 2]. An id that was
 // never seen has U[t] = p_t.
 //
+// Rows that explain little of u hide from W_down what the gate alone would tell
+// it: the product g ⊙ U[t] changes its sign and size with noise. So each
+// dimension can be blended with a constant,
+//
+//   U'[t] = (1 − w) U[t] + w c    w = x² / (1 + x²)    x = E / s²
+//
+// E = Σ g² (u − U)² / Σ g² on positions that the rows were not fitted to,
+// s² = Σ_t G_t U[t]² / Σ_t G_t, c = ±s with the sign of Σ_t H_t.
+//
 //===----------------------------------------------------------------------===//
 
 #ifndef STEM_CALIBRATION_ROWFIT_H
@@ -71,14 +80,20 @@ public:
   void setShrinkage(double k);
   double shrinkage() const { return k; }
 
+  /// Blends rows with constants from now on; `errors` has E of each dimension,
+  /// with the present k (RowErrors::meanErrors). x is at most 3: as good as
+  /// constant. No change for meanRow.
+  void blend(std::span<const double> errors);
+
   int64_t columns() const { return sums.columns(); }
   /// ḡ², one a dimension.
   std::span<const float> meanGateSquares() const { return meanSquares; }
   /// p of every row of the statistics, rows x columns (meanRow: 1 x columns).
   const float *priors() const { return sums.ups(); }
 
-  /// p for the features (count x d) of any ids: out is count x columns. The
-  /// same bits as priors() for the same features. meanRow ignores the features.
+  /// The row that ids with these features (count x d) have that were never
+  /// seen: out is count x columns. Before blend the same bits as priors() for
+  /// the same features. meanRow ignores the features.
   void prior(const float *features, int64_t count, float *out) const;
 
   /// U of the rows `index`: out is index.size() x columns.
@@ -94,6 +109,9 @@ private:
   void regress(const FeatureReader &read, double ridge);
   void predict(const float *features, int64_t count, float *out) const;
   void predictAll(const FeatureReader &read);
+  void blendColumns(int64_t first, int64_t count,
+                    std::span<const double> errors);
+  void applyBlend(int64_t first, int64_t count, float *row) const;
   void correct();
   void meanSquaresOf(int64_t count);
   void checkSums() const;
@@ -102,12 +120,17 @@ private:
   /// U of position i of `positions` in the columns [first, first + count).
   void row(const RowPositions &positions, int64_t i, int64_t first,
            int64_t count, double shrinkage, float *out) const;
+  /// The same before blending.
+  void shrunkRow(const RowPositions &positions, int64_t i, int64_t first,
+                 int64_t count, double shrinkage, float *out) const;
 
   RowStatistics sums; ///< meanRow: one row, the sums over all ids
   int64_t features;   ///< 0: meanRow
   double k = 4;
   Arena weights; ///< of the regression, features x columns, packed
   std::vector<float> constant, slope, offset, meanSquares;
+  /// 1 − w and w c; empty: not blended.
+  std::vector<float> blendScale, blendShift;
 };
 
 /// Σ g² (u − U)² of a fit for several k in one pass: the way to choose k, on
@@ -124,10 +147,15 @@ public:
   /// One for each k.
   std::vector<double> totals() const;
 
+  /// With the k of this number, in each dimension: the sum over Σ g²; 0 where
+  /// no gate opened.
+  std::vector<double> meanErrors(size_t shrinkage) const;
+
 private:
   const RowFit &fit;
   std::vector<double> shrinkages;
-  std::vector<double> sums; ///< shrinkages x columns
+  std::vector<double> sums;        ///< shrinkages x columns
+  std::vector<double> gateSquares; ///< Σ g², one a column
 };
 
 } // namespace stem
