@@ -55,7 +55,7 @@ class CalibratePlanTest(ModelTest):
         model = self.copy_model()
         widen(model, 1 << 20)
         command = self.calibrate(model)
-        self.assert_fails(["the calibration takes", "refit of its W_down 8.8",
+        self.assert_fails(["the calibration takes", "its fits 8.8",
                            " TB", "are available", "--calibrate-tokens",
                            "--dtype=bf16"], *command)
         self.assertIn("in windows of 512, ",

@@ -9,7 +9,6 @@
 
 #include "CalibrationSources.h"
 #include "CommandLine.h"
-#include "EngineMemory.h"
 #include "Progress.h"
 
 #include "stem/Support/Format.h"
@@ -24,24 +23,17 @@ using namespace stem;
 
 namespace {
 
-CalibrationArguments fittingWindow(CalibrationArguments arguments,
-                                   const ModelConfig &config) {
+/// Before any work: what is asked fits the model.
+CalibrationArguments checked(CalibrationArguments arguments,
+                             const ModelConfig &config) {
+  if (static_cast<uint64_t>(arguments.rank) > config.hiddenSize)
+    throw UsageError(fmt::format("--mix-rank={}: the model's hidden size is "
+                                 "{}, and no rank is above it",
+                                 arguments.rank, config.hiddenSize));
   const int64_t own = static_cast<int64_t>(config.maxPositions);
   if (own > 0)
     arguments.text.window = std::min(arguments.text.window, own);
   return arguments;
-}
-
-CalibrationOptions calibrationOptions(const Checkpoint &checkpoint,
-                                      const CalibrationArguments &arguments) {
-  const uint64_t most = checkpoint.config().hiddenSize;
-  if (static_cast<uint64_t>(arguments.rank) > most)
-    throw UsageError(fmt::format("--mix-rank={}: the model's hidden size is "
-                                 "{}, and no rank is above it",
-                                 arguments.rank, most));
-  CalibrationOptions options;
-  options.rank = arguments.rank;
-  return options;
 }
 
 EngineOptions runnerOptions(const CalibrationArguments &arguments) {
@@ -85,42 +77,92 @@ std::optional<uint64_t> stem::parseAutoLayers(const std::string &choice,
 Calibration::Calibration(const Checkpoint &checkpoint,
                          const CalibrationArguments &arguments)
     : checkpoint(checkpoint),
-      arguments(fittingWindow(arguments, checkpoint.config())),
+      arguments(checked(arguments, checkpoint.config())),
       text(gatherCalibrationText(checkpoint, this->arguments.text,
                                  this->arguments.engine)),
+      selected(chooseSelected()),
       runner(checkpoint, runnerOptions(this->arguments)) {
-  const CalibrationOptions options =
-      calibrationOptions(checkpoint, this->arguments);
   if (!runner.report().dtypeNote.empty())
     printNote(runner.report().dtypeNote);
-  checkPlan(Calibrator::plan(checkpoint.config(), runner, text,
-                             this->arguments.rank));
-  calibrator = std::make_unique<Calibrator>(checkpoint, runner, text, options);
+  calibrator = std::make_unique<Calibrator>(checkpoint, runner, text,
+                                            options(makePlan()));
 }
 
-/// Prints what is about to be held, before it is.
-void Calibration::checkPlan(const CalibrationMemory &memory) const {
-  const auto bytes = [](int64_t count) {
-    return formatBytes(static_cast<double>(count));
-  };
-  const std::string plan = fmt::format(
-      "hidden states {}, statistics of a layer {}, refit of its W_down {}, "
-      "weights {}, steps {}; {} in all",
-      bytes(memory.states), bytes(memory.statistics), bytes(memory.refit),
-      bytes(memory.weights), bytes(memory.steps), bytes(memory.total()));
+std::vector<int32_t> Calibration::chooseSelected() const {
+  std::vector<int32_t> ids;
+  if (arguments.denseBelow == 0)
+    return ids;
+  const std::vector<int64_t> counts = text.fitCounts();
+  size_t row = 0;
+  for (int32_t id = 0; id < static_cast<int32_t>(checkpoint.config().vocabSize);
+       ++id) {
+    const bool isInText = row < text.rowIds.size() && text.rowIds[row] == id;
+    if ((isInText ? counts[row] : 0) < arguments.denseBelow)
+      ids.push_back(id);
+    row += isInText;
+  }
+  return ids;
+}
+
+/// Share of the tokens to check that take the matrix.
+double Calibration::selectedShare() const {
+  int64_t tokens = 0, taken = 0;
+  for (size_t i = 0; i < text.check.ids.size(); ++i) {
+    if (text.check.sequences[i] < 0)
+      continue;
+    ++tokens;
+    taken +=
+        std::binary_search(selected.begin(), selected.end(), text.check.ids[i]);
+  }
+  return static_cast<double>(taken) / static_cast<double>(tokens);
+}
+
+CalibrationOptions Calibration::options(const CalibrationPlan &plan) const {
+  CalibrationOptions options;
+  options.fit.rank = arguments.rank;
+  options.fit.isOneRow = arguments.isOneRow;
+  if (!selected.empty())
+    for (int32_t id : text.rowIds)
+      options.fit.keepsMatrix.push_back(
+          std::binary_search(selected.begin(), selected.end(), id));
+  if (plan.spill > 0)
+    options.spillFolder = arguments.spillFolder;
+  options.isOneLayerHeld = plan.isOneLayerHeld;
+  return options;
+}
+
+/// Says what is about to be held, and refuses what does not fit.
+CalibrationPlan Calibration::makePlan() const {
+  const int64_t available = memoryStatus().available;
+  int64_t bound = available < 0 ? INT64_MAX : available;
+  if (arguments.memory > 0)
+    bound = static_cast<int64_t>(
+        std::min(static_cast<uint64_t>(bound), arguments.memory));
+  const CalibrationPlan plan =
+      planCalibration(checkpoint.config(),
+                      calibrationSizes(text, runner, arguments.rank), bound);
+  printPlan(plan);
+  if (plan.total() <= bound)
+    return plan;
+  const std::string most = formatBytes(static_cast<double>(bound));
+  fail("{}: the calibration takes {}, but {}; fewer --calibrate-tokens make "
+       "the rows smaller, --dtype=bf16 the weights",
+       checkpoint.path().string(), plan.describe(),
+       static_cast<uint64_t>(bound) == arguments.memory
+           ? "--memory allows " + most
+           : most + " are available");
+}
+
+void Calibration::printPlan(const CalibrationPlan &plan) const {
   printStderr("calibration: {} tokens to fit, {} to choose, {} to check, in "
-              "windows of {}{}, {} different ids; {}\n",
+              "windows of {}{}, {} different ids; a converted layer is {} "
+              "passes over the first; {}\n",
               text.fit.tokens, text.choose.tokens, text.check.tokens,
               arguments.text.window,
               arguments.text.window == CalibrationTextOptions().window
                   ? ""
                   : " (the model's context)",
-              text.rowIds.size(), plan);
-  requireMemory(memory.total(),
-                fmt::format("{}: the calibration takes {}",
-                            checkpoint.path().string(), plan),
-                "fewer --calibrate-tokens make hidden states and statistics "
-                "smaller, --dtype=bf16 the weights");
+              text.rowIds.size(), fitPasses(arguments.rank), plan.describe());
 }
 
 std::vector<uint64_t> Calibration::cheapestLayers(uint64_t count) {
@@ -149,10 +191,11 @@ void Calibration::convert(
     const std::vector<uint64_t> &layers,
     const std::function<void(const ConvertedLayer &)> &onLayer) {
   const Stopwatch watch;
-  denseLoss = calibrator->denseLoss();
+  denseLosses = calibrator->denseLosses();
+  denseLoss = meanLoss(text.check, denseLosses);
   requireFiniteDense(denseLoss, checkpoint);
   Progress progress("calibration", 1);
-  convertedLoss = calibrator->convert(
+  convertedLosses = calibrator->convert(
       layers,
       [&](const ConvertedLayer &layer) {
         figures.push_back(layer.figures);
@@ -160,6 +203,7 @@ void Calibration::convert(
       },
       [&](double part) { progress.update(part); });
   convertSeconds = watch.seconds();
+  convertedLoss = meanLoss(text.check, convertedLosses);
   requireFinite(convertedLoss, "the converted model",
                 "convert fewer layers or give more text");
 }
@@ -174,11 +218,87 @@ Json Calibration::summary() const {
                       {"error_after_refit", layer.errorAfter}});
   Json json = textSummary(text, arguments.text);
   json.update({{"mix_rank", arguments.rank},
+               {"rows", arguments.isOneRow ? "mean" : "ids"},
                {"layers", layers},
+               {"perplexity_by_text", perplexityByText()},
+               {"coverage_by_count", coverageByCount()},
                {"perplexity_dense", std::exp(denseLoss)},
                {"perplexity_converted", std::exp(convertedLoss)}});
-  if (sensitivities)
+  if (!selected.empty())
+    json.update({{"dense_below", arguments.denseBelow},
+                 {"selected_ids", selected.size()},
+                 {"selected_share", selectedShare()}});
+  if (sensitivities) {
     json["sensitivities"] = sensitivities->layers;
+    json["sensitivity_errors"] = sensitivities->errors;
+  }
+  return json;
+}
+
+namespace {
+
+/// Losses of a share of the places.
+struct LossSum {
+  int64_t tokens = 0;
+  double dense = 0, converted = 0;
+
+  void add(float denseLoss, float convertedLoss) {
+    ++tokens;
+    dense += denseLoss;
+    converted += convertedLoss;
+  }
+  /// Null where there is no token.
+  Json perplexity(double sum) const {
+    return tokens ? finiteOrNull(std::exp(sum / static_cast<double>(tokens)))
+                  : Json(nullptr);
+  }
+};
+
+} // namespace
+
+Json Calibration::perplexityByText() const {
+  std::vector<LossSum> sums(text.sources.size());
+  for (size_t i = 0; i < convertedLosses.size(); ++i)
+    if (text.check.labels[i] != -100)
+      sums[static_cast<size_t>(text.check.sources[i])].add(denseLosses[i],
+                                                           convertedLosses[i]);
+  Json json = Json::array();
+  for (size_t i = 0; i < sums.size(); ++i)
+    json.push_back({{"file", text.sources[i].file},
+                    {"tokens", sums[i].tokens},
+                    {"dense", sums[i].perplexity(sums[i].dense)},
+                    {"converted", sums[i].perplexity(sums[i].converted)}});
+  return json;
+}
+
+/// By how often `fit` holds the id that is the input of a prediction.
+Json Calibration::coverageByCount() const {
+  constexpr int64_t kFrom[] = {0, 1, 2, 4, 8, 16, 64, 256};
+  constexpr size_t kGroups = std::size(kFrom);
+  const auto groupOf = [&](int64_t count) {
+    return static_cast<size_t>(std::upper_bound(kFrom, kFrom + kGroups, count) -
+                               kFrom - 1);
+  };
+  const std::vector<int64_t> counts = text.fitCounts();
+  std::vector<LossSum> sums(kGroups);
+  std::vector<int64_t> ids(kGroups);
+  for (int64_t count : counts)
+    ++ids[groupOf(count)];
+  ids[0] = static_cast<int64_t>(checkpoint.config().vocabSize) -
+           std::accumulate(ids.begin() + 1, ids.end(), int64_t(0));
+  for (size_t i = 0; i < convertedLosses.size(); ++i)
+    if (text.check.labels[i] != -100)
+      sums[groupOf(counts[static_cast<size_t>(text.check.rows[i])])].add(
+          denseLosses[i], convertedLosses[i]);
+  Json json = Json::array();
+  for (size_t i = 0; i < kGroups; ++i)
+    json.push_back(
+        {{"from", kFrom[i]},
+         {"to", i + 1 < kGroups ? Json(kFrom[i + 1] - 1) : Json(nullptr)},
+         {"ids", ids[i]},
+         {"check_tokens", sums[i].tokens},
+         {"perplexity_dense", sums[i].perplexity(sums[i].dense)},
+         {"perplexity_converted", sums[i].perplexity(sums[i].converted)}});
   return json;
 }
 
@@ -205,6 +325,9 @@ void Calibration::print() const {
     fmt::print("layer {:<3} {:>10} {:>8} {:>12.3f} -> {:.3f}\n", layer.layer,
                layer.shrinkage, layer.ridge, layer.errorBefore,
                layer.errorAfter);
+  if (!selected.empty())
+    fmt::print("{} ids keep the matrix, {:.1f} % of the tokens held back\n",
+               selected.size(), 100 * selectedShare());
   const double ratio = std::exp(convertedLoss - denseLoss);
   fmt::print("perplexity on {} tokens held back: {:.2f} dense, {:.2f} "
              "converted, {:.2f} times; {:.1f} % of these tokens have a row "

@@ -8,6 +8,7 @@
 #ifndef STEM_TOOLS_STEM_RUN_CALIBRATION_H
 #define STEM_TOOLS_STEM_RUN_CALIBRATION_H
 
+#include "CalibrationPlan.h"
 #include "Calibrator.h"
 #include "Json.h"
 
@@ -21,7 +22,12 @@ namespace stem {
 
 struct CalibrationArguments {
   CalibrationTextOptions text;
-  int64_t rank = 0; ///< of the low-rank term; 0: none
+  int64_t rank = 0;      ///< of the low-rank term; 0: none
+  bool isOneRow = false; ///< one row for all ids
+  /// Ids that the text to fit holds fewer times keep the up-projection.
+  int64_t denseBelow = 0;
+  uint64_t memory = 0; ///< bytes to keep within; 0: what is available
+  std::filesystem::path spillFolder; ///< for what is beyond them
   EngineOptions engine;
 };
 
@@ -32,6 +38,9 @@ class Calibration {
 public:
   Calibration(const Checkpoint &checkpoint,
               const CalibrationArguments &arguments);
+
+  /// Ids that keep the up-projection, rising.
+  std::span<const int32_t> selectedIds() const { return selected; }
 
   /// The layers of "auto:N": the N whose conversion alone costs least.
   std::vector<uint64_t> cheapestLayers(uint64_t count);
@@ -46,16 +55,24 @@ public:
   void print() const;
 
 private:
-  void checkPlan(const CalibrationMemory &memory) const;
+  std::vector<int32_t> chooseSelected() const;
+  double selectedShare() const;
+  CalibrationPlan makePlan() const;
+  void printPlan(const CalibrationPlan &plan) const;
+  CalibrationOptions options(const CalibrationPlan &plan) const;
+  Json perplexityByText() const;
+  Json coverageByCount() const;
 
   const Checkpoint &checkpoint;
   const CalibrationArguments arguments;
   CalibrationText text;
+  std::vector<int32_t> selected;
   LayerRunner runner;
   std::unique_ptr<Calibrator> calibrator;
   std::optional<Calibrator::Sensitivities> sensitivities;
   std::vector<CalibratedLayer> figures;
-  double denseLoss = 0, convertedLoss = 0;
+  std::vector<float> denseLosses, convertedLosses; ///< on `check`
+  double denseLoss = 0, convertedLoss = 0;         ///< their means
   double sensitivitySeconds = 0, convertSeconds = 0;
 };
 

@@ -42,8 +42,14 @@ struct Unit {
 /// Appends windows, a step being as many as fit.
 class StreamBuilder {
 public:
+  /// Goes on where the stream ends: its last step may have room.
   StreamBuilder(TokenStream &stream, const CalibrationTextOptions &options)
-      : stream(stream), options(options) {}
+      : stream(stream), options(options) {
+    if (!stream.steps.empty())
+      sequence = 1 + *std::max_element(stream.sequences.begin() +
+                                           stream.steps.back().begin,
+                                       stream.sequences.end());
+  }
 
   void append(const Unit &unit) {
     source = unit.source;
@@ -243,16 +249,20 @@ int64_t TextSource::tokens() const {
   return count;
 }
 
-double CalibrationText::coverage() const {
-  std::vector<bool> seen(rowIds.size());
+std::vector<int64_t> CalibrationText::fitCounts() const {
+  std::vector<int64_t> counts(rowIds.size());
   for (size_t i = 0; i < fit.rows.size(); ++i)
-    if (fit.counted[i])
-      seen[fit.rows[i]] = true;
+    counts[static_cast<size_t>(fit.rows[i])] += fit.counted[i];
+  return counts;
+}
+
+double CalibrationText::coverage() const {
+  const std::vector<int64_t> counts = fitCounts();
   int64_t known = 0, all = 0;
   for (size_t i = 0; i < check.rows.size(); ++i)
     if (check.counted[i]) {
       ++all;
-      known += seen[check.rows[i]];
+      known += counts[static_cast<size_t>(check.rows[i])] > 0;
     }
   return static_cast<double>(known) / static_cast<double>(all);
 }

@@ -96,6 +96,8 @@ struct CalibrationText {
   std::vector<CalibrationSource> sources;
   RepeatedPassages repeated;
 
+  /// How often the statistics have seen each of rowIds.
+  std::vector<int64_t> fitCounts() const;
   /// Share of the positions to check whose id the statistics have seen.
   double coverage() const;
 };

@@ -9,35 +9,27 @@
 #define STEM_TOOLS_STEM_RUN_CALIBRATOR_H
 
 #include "CalibrationText.h"
+#include "LayerFitter.h"
 #include "LayerRunner.h"
 #include "TableRows.h"
 
-#include "stem/Calibration/LowRankTerm.h"
-#include "stem/Calibration/RowFit.h"
-
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <span>
 #include <vector>
 
 namespace stem {
 
 struct CalibrationOptions {
-  std::vector<double> shrinkages = {1, 4, 16}; ///< k to choose from
-  int64_t rank = 0; ///< of the low-rank term; 0: none
-  std::vector<double> ridges = {1e-3, 1e-2, 1e-1}; ///< of W_down
-};
-
-/// What the conversion of one layer did, on the text that it chose with.
-struct CalibratedLayer {
-  uint64_t layer = 0;
-  double shrinkage = 0; ///< k
-  double ridge = 0;     ///< 0: every one made it worse, W_down stays
-  /// Squared error of the FFN's output over that of the output itself, before
-  /// and after W_down was fitted again.
-  double errorBefore = 0, errorAfter = 0;
+  LayerFitOptions fit;
+  /// Tokens of `fit` that sensitivities are measured with, at most.
+  int64_t sensitivityTokens = 16384;
+  /// Where hidden states are kept; empty: in memory.
+  std::filesystem::path spillFolder;
+  /// Weights are read again in each pass, and one layer's are held.
+  bool isOneLayerHeld = false;
 };
 
 /// What a finished layer is written from; it holds while the callback runs.
@@ -48,17 +40,6 @@ struct ConvertedLayer {
   const LowRankTerm *lowRank;  ///< null: none
 };
 
-/// Bytes by purpose, known before they are allocated; the most that is held at
-/// once.
-struct CalibrationMemory {
-  int64_t weights = 0;
-  int64_t states = 0;     ///< hidden states of all parts
-  int64_t statistics = 0; ///< of the layer in work, and the ids' embeddings
-  int64_t refit = 0;      ///< of its W_down
-  int64_t steps = 0;
-  int64_t total() const; ///< INT64_MAX where the sum is beyond it
-};
-
 /// Converts layers of a dense model one after the other, each on the hidden
 /// states that the converted ones below it give.
 class Calibrator {
@@ -67,32 +48,35 @@ public:
              const CalibrationText &text, const CalibrationOptions &options);
   ~Calibrator();
 
-  /// What a Calibrator will hold, the runner included.
-  static CalibrationMemory plan(const ModelConfig &config,
-                                const LayerRunner &runner,
-                                const CalibrationText &text, int64_t rank);
-
   /// What each layer's conversion alone adds to the mean negative
-  /// log-likelihood of `choose` (W_down as it is); dense in the end is `base`.
+  /// log-likelihood of `choose`; dense in the end is `base`. Rows are fitted to
+  /// a sample of `fit`, with k = 4, W_down with the ridge 0.01, no low-rank
+  /// term.
   struct Sensitivities {
     double base = 0;
     std::vector<double> layers;
+    /// Of each layer, what its fit leaves of its output on `choose`.
+    std::vector<double> errors;
   };
   Sensitivities measureSensitivities(const std::function<void(double)> &done);
 
-  /// Converts `layers` (rising). Gives the mean negative log-likelihood of
-  /// `check` afterwards.
-  double convert(std::span<const uint64_t> layers,
-                 const std::function<void(const ConvertedLayer &)> &onLayer,
-                 const std::function<void(double)> &done);
+  /// Converts `layers` (rising). Gives the negative log-likelihoods of the
+  /// places of `check` afterwards, 0 where none is predicted.
+  std::vector<float>
+  convert(std::span<const uint64_t> layers,
+          const std::function<void(const ConvertedLayer &)> &onLayer,
+          const std::function<void(double)> &done);
 
   /// The same of the dense model.
-  double denseLoss();
+  std::vector<float> denseLosses();
 
 private:
   struct Impl;
   std::unique_ptr<Impl> impl;
 };
+
+/// The mean over the places of the stream that predict a token.
+double meanLoss(const TokenStream &stream, std::span<const float> losses);
 
 } // namespace stem
 

@@ -11,8 +11,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Calibration.h"
-#include "CalibrationSources.h"
+#include "Convert.h"
+
+#include "ConversionReport.h"
+
 #include "CommandLine.h"
 #include "ConvertGraph.h"
 #include "Json.h"
@@ -34,38 +36,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char *footer = R"(Examples:
-  stem-run convert dense stem --calibrate=a.txt --calibrate=b.txt
-  stem-run convert dense stem --calibrate=a.txt --layers=auto:15 --mix-rank=64
-  stem-run convert dense stem --layers=2,5,8 --init=embedding
-  stem-run convert model.gguf stem --layers=all --init=xavier --seed=7
-
-Rows are
-  calibrated what fits the dense model's up-projection on a text, weighted by
-             the gate (the default); W_down is fitted again to what the rows
-             lack. Works without training
-or start from
-  embedding  U[t] = W_up norm(emb[t]) + b, what the layer would compute from the
-             token's embedding alone
-  row-mean   the mean of these rows over all ids, in every row
-  xavier     random numbers, variance 2 / (V + d_ff)
-The last three ruin a trained model: they are starts for training.
-
-Next: stem-run eval OUT --text=FILE, stem-run bench SRC OUT)";
-
-struct ConvertArguments {
-  fs::path source;
-  fs::path out;
-  std::string layers;
-  TableInit init = {"calibrated", 0};
-  CalibrationArguments calibration;
-  std::string rowDType = "keep";
-  CompileArguments compile;
-  fs::path dumpDirectory;
-  bool force = false;
-  bool json = false;
-};
-
 class Convert {
 public:
   explicit Convert(const ConvertArguments &arguments);
@@ -76,7 +46,9 @@ private:
   std::unique_ptr<Calibration> makeCalibration() const;
   std::string layerChoice() const;
   void checkChoice() const;
+  void checkReport() const;
   std::vector<uint64_t> choose();
+  GraphConversion makeGraph() const;
   DType chooseRowType(uint64_t layer) const;
   std::set<std::string> refittedKeys() const;
   void declareDense();
@@ -91,7 +63,11 @@ private:
   void writeInitialTables();
   void writeCalibrated();
   std::vector<TensorInfo> fittedMatrices(uint64_t layer) const;
+  std::span<const int32_t> selectedIds() const;
+  std::optional<TensorInfo> selectedTensor(uint64_t layer) const;
   void writeFittedMatrices(const ConvertedLayer &layer);
+  Json result(const ModelCost &before, const ModelCost &after,
+              double seconds) const;
   void report(double seconds) const;
   void printCosts(const ModelCost &before, const ModelCost &after) const;
 
@@ -125,17 +101,35 @@ Convert::Convert(const ConvertArguments &arguments)
       writer(arguments.out,
              {.force = arguments.force, .source = arguments.source}),
       checkpoint(openModel(arguments.source)), types(checkpoint, std::nullopt),
-      calibration(makeCalibration()), layers(choose()),
-      graph(convertGraph(checkpoint, layers, arguments.init.kind,
-                         arguments.dumpDirectory)),
+      calibration(makeCalibration()), layers(choose()), graph(makeGraph()),
       rowType(chooseRowType(layers.front())),
       leftOut(tensorsLeftOut(checkpoint)) {}
 
 std::unique_ptr<Calibration> Convert::makeCalibration() const {
+  checkReport();
   if (arguments.init.kind != "calibrated")
     return nullptr;
   checkChoice();
   return std::make_unique<Calibration>(checkpoint, arguments.calibration);
+}
+
+/// Before anything is computed.
+void Convert::checkReport() const {
+  const fs::path &file = arguments.reportFile;
+  if (file.empty())
+    return;
+  if (liesWithin(file, arguments.out))
+    fail("--report={}: lies in the folder to make, {}; choose another place",
+         file.string(), arguments.out.string());
+  if (!isFolder(fs::absolute(file).parent_path()))
+    fail("--report={}: its folder does not exist; make it first",
+         file.string());
+  if (isFolder(file))
+    fail("--report={}: is a folder; give the name of a file", file.string());
+  if (pathExists(file) && !arguments.force)
+    fail("--report={}: exists already; choose another name, or --force to "
+         "replace it",
+         file.string());
 }
 
 /// A third of the layers, the cheapest ones, unless asked.
@@ -167,6 +161,32 @@ std::vector<uint64_t> Convert::choose() {
   std::optional<uint64_t> count = parseAutoLayers(choice, checkpoint.config());
   return count ? calibration->cheapestLayers(*count)
                : chooseLayers(choice, checkpoint.config());
+}
+
+/// Ids that keep the up-projection.
+std::span<const int32_t> Convert::selectedIds() const {
+  return isCalibrated() ? calibration->selectedIds()
+                        : std::span<const int32_t>();
+}
+
+std::optional<TensorInfo> Convert::selectedTensor(uint64_t layer) const {
+  const std::span<const int32_t> ids = selectedIds();
+  if (ids.empty())
+    return std::nullopt;
+  return TensorInfo{layerTensorName(layer, "mlp.up_select.ids"),
+                    DType::I32,
+                    {ids.size()},
+                    ids.size_bytes(),
+                    {}};
+}
+
+/// Ids that keep the matrix keep it in the model.
+GraphConversion Convert::makeGraph() const {
+  GraphConversion result = convertGraph(checkpoint, layers, arguments.init.kind,
+                                        arguments.dumpDirectory);
+  if (!selectedIds().empty())
+    result.dropped.clear();
+  return result;
 }
 
 /// Tensors that keep their name and get new values: the W_down of calibrated
@@ -245,6 +265,8 @@ void Convert::declareTables() {
     const std::string file =
         fmt::format("stem-table-{:03}.safetensors", planned.layer);
     writer.addTensor({table.name, rowType, table.shape}, file);
+    if (const auto ids = selectedTensor(planned.layer))
+      writer.addTensor({ids->name, ids->dtype, ids->shape}, file);
     if (!isCalibrated())
       bytesToWrite += table.bytes;
     for (const TensorInfo &matrix : fittedMatrices(planned.layer))
@@ -315,6 +337,7 @@ StemSection Convert::section() const {
   stem.rowDType = dtypeConfigName(rowType);
   if (isCalibrated())
     stem.rank = static_cast<uint64_t>(arguments.calibration.rank);
+  stem.select = !selectedIds().empty();
   stem.provenance = provenance();
   return stem;
 }
@@ -337,8 +360,13 @@ ModelCost Convert::costAfter() const {
     }
   for (size_t i = 0; i < layers.size(); ++i) {
     LayerWeights &layer = weights.layers[layers[i]];
-    layer.upProj.clear();
-    layer.upBias.clear();
+    if (const auto ids = selectedTensor(layers[i])) {
+      layer.upSelectIds = ids->name;
+      sizes[ids->name] = *ids;
+    } else {
+      layer.upProj.clear();
+      layer.upBias.clear();
+    }
     layer.upTable = tables[i].name;
     sizes[tables[i].name] = tables[i];
     const std::vector<TensorInfo> matrices = fittedMatrices(layers[i]);
@@ -401,6 +429,7 @@ void Convert::writeCalibrated() {
   size_t next = 0;
   calibration->convert(layers, [&](const ConvertedLayer &layer) {
     writeRows(tables[next++], layer.rows, [](uint64_t) {});
+    writer.write(std::as_bytes(selectedIds()));
     writeFittedMatrices(layer);
   });
 }
@@ -442,6 +471,28 @@ void Convert::run() {
   report(watch.seconds());
 }
 
+Json Convert::result(const ModelCost &before, const ModelCost &after,
+                     double seconds) const {
+  Json json = resultObject("convert");
+  json.update({{"source", arguments.source.string()},
+               {"out", arguments.out.string()},
+               {"converted", layers},
+               {"init", arguments.init.kind},
+               {"row_dtype", dtypeConfigName(rowType)},
+               {"replaced", graph.dropped},
+               {"left_out", leftOut},
+               {"not_finite", rounding.notFiniteJson()},
+               {"before", modelCostJson(before)},
+               {"after", modelCostJson(after)},
+               {"seconds", seconds},
+               {"peak_bytes", memoryStatus().peakResident}});
+  if (isCalibrated()) {
+    json["calibration"] = calibration->summary();
+    json["calibration"].update(calibration->seconds());
+  }
+  return json;
+}
+
 void Convert::report(double seconds) const {
   const ModelCost before =
       costOf(checkpoint.weights(), tensorSizes(checkpoint));
@@ -451,26 +502,13 @@ void Convert::report(double seconds) const {
     printWarning(fmt::format("tables that start from {} ruin a trained model; "
                              "train them before use",
                              arguments.init.kind));
-  if (arguments.json) {
-    Json json = resultObject("convert");
-    json.update({{"source", arguments.source.string()},
-                 {"out", arguments.out.string()},
-                 {"converted", layers},
-                 {"init", arguments.init.kind},
-                 {"row_dtype", dtypeConfigName(rowType)},
-                 {"replaced", graph.dropped},
-                 {"left_out", leftOut},
-                 {"not_finite", rounding.notFiniteJson()},
-                 {"before", modelCostJson(before)},
-                 {"after", modelCostJson(after)},
-                 {"seconds", seconds},
-                 {"peak_bytes", memoryStatus().peakResident}});
-    if (isCalibrated()) {
-      json["calibration"] = calibration->summary();
-      json["calibration"].update(calibration->seconds());
-    }
-    return printJson(json);
+  const Json json = result(before, after, seconds);
+  if (!arguments.reportFile.empty()) {
+    replaceFile(arguments.reportFile, conversionReport(json));
+    printStderr("report in {}\n", arguments.reportFile.string());
   }
+  if (arguments.json)
+    return printJson(json);
   fmt::print("{}: {} of {} layers are STEM ({}), rows in {}, in {}\n",
              arguments.out.string(), section().layers.size(),
              checkpoint.config().layerCount(),
@@ -506,85 +544,8 @@ void Convert::printCosts(const ModelCost &before,
              "in both.\n");
 }
 
-void checkCalibration(const ConvertArguments &arguments) {
-  const bool isCalibrated = arguments.init.kind == "calibrated";
-  if (isCalibrated)
-    return;
-  if (arguments.calibration.rank > 0)
-    throw UsageError(fmt::format("--mix-rank is for --init=calibrated, not for "
-                                 "--init={}",
-                                 arguments.init.kind));
-  if (!arguments.calibration.text.files.empty())
-    throw UsageError(fmt::format("--calibrate is for --init=calibrated, not "
-                                 "for --init={}",
-                                 arguments.init.kind));
-  if (arguments.layers.empty() || arguments.layers.starts_with("auto"))
-    throw UsageError(fmt::format("--init={}: name the layers, like "
-                                 "--layers=1/3; only a calibration can choose",
-                                 arguments.init.kind));
-}
-
-void addRowOptions(CLI::App &command, ConvertArguments &arguments) {
-  command
-      .add_option("--layers", arguments.layers,
-                  "auto:N (the N layers that cost least, measured; default: a "
-                  "third of them), 1/3 (layers 2, 5, 8, ...), 1/2 (1, 3, 5, "
-                  "...), all (all but the first), or a list like 2,5,8; "
-                  "counted from 0")
-      ->type_name("LAYERS");
-  command
-      .add_option("--init", arguments.init.kind,
-                  "What the rows are: calibrated (default), embedding, "
-                  "row-mean or xavier")
-      ->check(CLI::IsMember({"calibrated", "embedding", "row-mean", "xavier"}))
-      ->type_name("KIND");
-  command.add_option("--seed", arguments.init.seed, "For xavier (default: 0)")
-      ->check(wholeNumber(UINT64_MAX));
-  command
-      .add_option("--row-dtype", arguments.rowDType,
-                  "Type of the rows: keep (default: the model's own), f32, "
-                  "f16 or bf16")
-      ->check(CLI::IsMember({"keep", "f32", "f16", "bf16"}))
-      ->type_name("TYPE");
-}
-
-void addCalibrationOptions(CLI::App &command, CalibrationArguments &arguments) {
-  addCalibrationTextOptions(command, arguments.text);
-  command
-      .add_option("--mix-rank", arguments.rank,
-                  "Rank of a low-rank map of the hidden state that is added "
-                  "to the rows (default: 0, none)")
-      ->check(CLI::Range(int64_t(0), int64_t(1) << 20));
-}
-
 } // namespace
 
-void stem::addConvertCommand(CLI::App &app) {
-  auto arguments = std::make_shared<ConvertArguments>();
-  CLI::App *command =
-      addCommand(app, "convert",
-                 "Replace up-projections by tables: dense to STEM", footer);
-  command->add_option("SRC", arguments->source, "Hugging Face folder or GGUF")
-      ->required();
-  command->add_option("OUT", arguments->out, "The folder to make")->required();
-  addRowOptions(*command, *arguments);
-  addCalibrationOptions(*command, arguments->calibration);
-  command
-      ->add_option("--dump-ir", arguments->dumpDirectory,
-                   "Write the model's IR before and after into this folder, "
-                   "and the phases of the module that calibrates into "
-                   "DIR/calibration")
-      ->type_name("DIR");
-  command->add_flag("--force", arguments->force,
-                    "Replace OUT if it is a folder that Stem made");
-  addComputeOptions(*command, arguments->compile);
-  addJsonOption(*command, arguments->json);
-  command->callback([arguments] {
-    checkCalibration(*arguments);
-    EngineOptions &engine = arguments->calibration.engine;
-    engine = engineOptions(arguments->compile);
-    if (!arguments->dumpDirectory.empty())
-      engine.dumpDirectory = arguments->dumpDirectory / "calibration";
-    Convert(*arguments).run();
-  });
+void stem::convertModel(const ConvertArguments &arguments) {
+  Convert(arguments).run();
 }

@@ -88,6 +88,7 @@ struct LayerRunner::Impl : EntryRunner {
   /// By key and whether it is packed.
   std::map<std::pair<std::string, bool>, std::unique_ptr<Parameter>> parameters;
   std::map<std::string, std::unique_ptr<Parameter>> replaced; ///< W_down
+  int64_t oneLayerWeights = 0;
 };
 
 LayerRunner::Impl::Impl(const Checkpoint &checkpoint,
@@ -112,6 +113,12 @@ void LayerRunner::Impl::compileParts() {
 /// As if every entry ran on every layer: what is read then stays.
 void LayerRunner::Impl::plan() {
   std::map<std::pair<std::string, bool>, int64_t> weights;
+  auto sum = [&] {
+    int64_t bytes = 0;
+    for (const auto &[key, size] : weights)
+      bytes = sumOfBytes({bytes, size});
+    return bytes;
+  };
   auto add = [&](const stem_entry &entry, uint64_t layer) {
     for (int64_t i = 0; i < entry.argument_count; ++i) {
       const stem_argument &argument = entry.arguments[i];
@@ -127,11 +134,17 @@ void LayerRunner::Impl::plan() {
   };
   for (const char *name : {"embed", "score"})
     add(entry(name), 0);
-  for (uint64_t layer = 0; layer < config.layerCount(); ++layer)
+  const int64_t shared = sum();
+  int64_t before = shared, largestLayer = 0;
+  for (uint64_t layer = 0; layer < config.layerCount(); ++layer) {
     for (const char *part : kParts)
       add(entryOf(part, layer), layer);
-  for (const auto &[key, bytes] : weights)
-    report.plan.weights = sumOfBytes({report.plan.weights, bytes});
+    const int64_t now = sum();
+    largestLayer = std::max(largestLayer, now - before);
+    before = now;
+  }
+  report.plan.weights = before;
+  oneLayerWeights = sumOfBytes({shared, largestLayer});
   report.plan.cache = cacheBytes(cacheOptions(/*layers=*/1));
 }
 
@@ -193,9 +206,16 @@ void LayerRunner::embed(std::span<const int32_t> ids, float *x) {
 void LayerRunner::attention(uint64_t layer, const StepTokens &tokens,
                             const float *x, float *middle) {
   std::map<int32_t, int64_t> lengths;
-  for (size_t i = 0; i < tokens.ids.size(); ++i)
-    if (tokens.sequences[i] >= 0)
-      lengths[tokens.sequences[i]] = tokens.positions[i] + 1;
+  for (size_t i = 0; i < tokens.ids.size(); ++i) {
+    if (tokens.sequences[i] < 0)
+      continue;
+    int64_t &length = lengths[tokens.sequences[i]];
+    if (tokens.positions[i] != length)
+      fail("token {} of the step has position {} of window {}, wanted {}: "
+           "each window of a step is a sequence of its own, from position 0",
+           i, tokens.positions[i], tokens.sequences[i], length);
+    ++length;
+  }
   stem_kv_cache *cache = impl->cache.get();
   for (auto [sequence, length] : lengths) {
     throwIfFailed(context(), stem_kv_truncate(context(), cache, sequence, 0));
@@ -271,3 +291,12 @@ void LayerRunner::replaceDown(uint64_t layer, std::span<const float> down) {
 void LayerRunner::restoreDown(uint64_t layer) {
   impl->replaced.erase(impl->checkpoint.weights().layers[layer].downProj);
 }
+
+void LayerRunner::releaseLayer(uint64_t layer) {
+  const std::string prefix = layerTensorName(layer, "");
+  std::erase_if(impl->parameters, [&](const auto &entry) {
+    return entry.first.first.starts_with(prefix);
+  });
+}
+
+int64_t LayerRunner::oneLayerWeights() const { return impl->oneLayerWeights; }

@@ -62,6 +62,13 @@ public:
   void replaceDown(uint64_t layer, std::span<const float> down);
   void restoreDown(uint64_t layer);
 
+  /// Gives the memory of a layer's weights back; they are read again when
+  /// next needed.
+  void releaseLayer(uint64_t layer);
+  /// Weights in memory when no two layers are held at once. All of them:
+  /// report().plan.weights.
+  int64_t oneLayerWeights() const;
+
 private:
   struct Impl;
   std::unique_ptr<Impl> impl;

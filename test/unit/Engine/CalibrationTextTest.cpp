@@ -322,6 +322,32 @@ TEST_F(CalibrationTextTest, DialogueIsInEveryPart) {
   EXPECT_EQ(documentsIn(result.fit)[14], 200);
 }
 
+/// Two texts are dealt one after the other; a step may hold windows of both.
+TEST_F(CalibrationTextTest, WindowsOfAStepAreDifferentSequences) {
+  CalibrationTextOptions options;
+  options.window = kWindow;
+  options.maxStepTokens = kStep;
+  TextSource text{"text", "", {}};
+  TextSource dialogue{"dialogue", "", {}, /*isDialogue=*/true};
+  for (int32_t i = 0; i < 32; ++i) {
+    text.documents.push_back(std::vector<int32_t>(600, i));
+    dialogue.documents.push_back(std::vector<int32_t>(200, i));
+  }
+  const CalibrationText dealt =
+      dealTexts({text, dialogue}, {14 * kWindow, 2000}, options);
+  for (const TokenStream *stream : {&dealt.fit, &dealt.choose, &dealt.check})
+    for (const TokenStream::Step &step : stream->steps) {
+      std::set<std::pair<int32_t, int32_t>> places;
+      size_t tokens = 0;
+      for (int64_t i = step.begin; i < step.begin + step.count; ++i)
+        if (stream->sequences[i] >= 0) {
+          places.insert({stream->sequences[i], stream->positions[i]});
+          ++tokens;
+        }
+      EXPECT_EQ(places.size(), tokens);
+    }
+}
+
 TEST_F(CalibrationTextTest, Coverage) {
   CalibrationTextOptions options;
   options.window = kWindow;

@@ -46,7 +46,7 @@ struct Bench {
 
   Conversion convert(std::vector<uint64_t> layers) {
     Conversion result;
-    result.loss = calibrator.convert(
+    const std::vector<float> losses = calibrator.convert(
         layers,
         [&](const ConvertedLayer &layer) {
           Layer &kept = result.layers[layer.figures.layer];
@@ -56,8 +56,10 @@ struct Bench {
           kept.down.assign(layer.down.begin(), layer.down.end());
         },
         [](double) {});
+    result.loss = meanLoss(text.check, losses);
     return result;
   }
+  double denseLoss() { return meanLoss(text.check, calibrator.denseLosses()); }
 
   Checkpoint checkpoint;
   CalibrationText text;
@@ -81,6 +83,34 @@ void copyWithZeros(const std::string &model, const std::string &tensor,
   writeText(folder / "model.safetensors", file);
 }
 
+/// Of layer 0, from the token ids.
+struct FirstTaps {
+  FirstTaps(LayerRunner &runner, const TokenStream &stream,
+            const TokenStream::Step &step)
+      : gate(static_cast<size_t>(step.count * kWide)), up(gate.size()) {
+    std::vector<float> x(static_cast<size_t>(step.count * kHidden));
+    std::vector<float> middle(x.size());
+    runner.embed(stream.step(step).ids, x.data());
+    runner.attention(0, stream.step(step), x.data(), middle.data());
+    runner.taps(0, middle.data(), step.count, x.data(), gate.data(), up.data());
+    for (int64_t i = step.begin; i < step.begin + step.count; ++i)
+      index.push_back(stream.counted[i] ? stream.rows[i] : -1);
+  }
+
+  std::vector<float> gate, up;
+  std::vector<int32_t> index; ///< -1: not counted
+};
+
+std::vector<double> errorsOnChoose(Bench &bench, const RowFit &rows) {
+  const double shrinkage = rows.shrinkage();
+  RowErrors errors(rows, {&shrinkage, 1});
+  for (const TokenStream::Step &step : bench.text.choose.steps) {
+    const FirstTaps taps(bench.runner, bench.text.choose, step);
+    errors.add({taps.index, taps.gate.data(), taps.up.data(), {}});
+  }
+  return errors.meanErrors(0);
+}
+
 class CalibratorTest : public testing::TestWithParam<const char *> {
 protected:
   std::filesystem::path folder = goldenFolder(GetParam());
@@ -88,7 +118,7 @@ protected:
 
 TEST_P(CalibratorTest, DenseLossIsTheEngines) {
   Bench bench(folder);
-  EXPECT_NEAR(bench.calibrator.denseLoss(),
+  EXPECT_NEAR(bench.denseLoss(),
               meanOfScored(engineLosses(folder, checkWindows, DType::F32),
                            makeStream(checkWindows, 1024)),
               1e-5);
@@ -124,7 +154,7 @@ TEST_P(CalibratorTest, RefitHelpsAndLossIsFinite) {
     EXPECT_GT(layer.figures.errorBefore, 0);
     EXPECT_LT(layer.figures.errorAfter, layer.figures.errorBefore);
     EXPECT_GT(layer.figures.ridge, 0);
-    EXPECT_TRUE(std::ranges::count(CalibrationOptions().shrinkages,
+    EXPECT_TRUE(std::ranges::count(LayerFitOptions().shrinkages,
                                    layer.figures.shrinkage));
     for (float value : layer.rows)
       ASSERT_TRUE(std::isfinite(value));
@@ -170,18 +200,8 @@ TEST_P(CalibratorTest, RowsAreFittedOrThePrior) {
                      static_cast<int64_t>(bench.text.rowIds.size()), kWide,
                      "layer 0");
   for (const TokenStream::Step &step : fit.steps) {
-    std::vector<float> x(static_cast<size_t>(step.count * kHidden));
-    std::vector<float> middle(x.size());
-    std::vector<float> gate(static_cast<size_t>(step.count * kWide));
-    std::vector<float> up(gate.size());
-    bench.runner.embed(fit.step(step).ids, x.data());
-    bench.runner.attention(0, fit.step(step), x.data(), middle.data());
-    bench.runner.taps(0, middle.data(), step.count, x.data(), gate.data(),
-                      up.data());
-    std::vector<int32_t> index;
-    for (int64_t i = step.begin; i < step.begin + step.count; ++i)
-      index.push_back(fit.counted[i] ? fit.rows[i] : -1);
-    sums.add(index, gate.data(), up.data());
+    const FirstTaps taps(bench.runner, fit, step);
+    sums.add(taps.index, taps.gate.data(), taps.up.data());
   }
   NormedEmbeddings embeddings(bench.checkpoint, 0);
   RowFit rows = RowFit::perId(
@@ -191,6 +211,7 @@ TEST_P(CalibratorTest, RowsAreFittedOrThePrior) {
                           1, out + i * kHidden);
       });
   rows.setShrinkage(layer.figures.shrinkage);
+  rows.blend(errorsOnChoose(bench, rows));
   std::vector<float> features(kVocab * kHidden), wanted(kVocab * kWide);
   embeddings.read(0, kVocab, features.data());
   rows.prior(features.data(), kVocab, wanted.data());
@@ -240,7 +261,7 @@ TEST(CalibratorExact, LayerThatPutsOutNothing) {
   copyWithZeros("llama_gqa", "model.layers.1.mlp.down_proj.weight",
                 scratch / "model");
   Bench bench(scratch / "model");
-  const double dense = bench.calibrator.denseLoss();
+  const double dense = bench.denseLoss();
   const Conversion result = bench.convert({1});
   EXPECT_EQ(result.layers.at(1).figures.errorBefore, 0);
   EXPECT_EQ(result.layers.at(1).figures.errorAfter, 0);
@@ -254,7 +275,7 @@ TEST(CalibratorExact, UpOfTheTokenAloneIsReproduced) {
   copyWithZeros("llama_gqa", "model.layers.0.self_attn.o_proj.weight",
                 scratch / "model");
   Bench bench(scratch / "model");
-  const double dense = bench.calibrator.denseLoss();
+  const double dense = bench.denseLoss();
   const Conversion result = bench.convert({0});
   const Layer &layer = result.layers.at(0);
   EXPECT_LT(layer.figures.errorBefore, 1e-4);
@@ -268,27 +289,6 @@ TEST(CalibratorExact, UpOfTheTokenAloneIsReproduced) {
     all += std::pow(double(wanted[i]), 2);
   }
   EXPECT_LT(error, 1e-4 * all);
-}
-
-/// The same ids: what is kept of them stays, hidden states grow.
-TEST(CalibratorPlan, CountsWhatIsHeld) {
-  Bench small(goldenFolder("llama_gqa"));
-  Windows more = fitWindows;
-  more.insert(more.end(), fitWindows.begin(), fitWindows.end());
-  Bench large(goldenFolder("llama_gqa"), more);
-  const auto plan = [](const Bench &bench) {
-    return Calibrator::plan(bench.checkpoint.config(), bench.runner, bench.text,
-                            0);
-  };
-  const CalibrationMemory a = plan(small), b = plan(large);
-  EXPECT_EQ(a.states, (28 + 3 + 3) * 128 * kHidden * 4);
-  EXPECT_EQ(b.states, (56 + 3 + 3) * 128 * kHidden * 4);
-  EXPECT_EQ(a.weights, small.runner.report().plan.weights);
-  EXPECT_EQ(a.statistics, b.statistics); // the same ids
-  EXPECT_GE(a.statistics, 3 * kSeen * kWide * 4);
-  EXPECT_GE(a.refit, 8 * kWide * (kWide + kHidden));
-  EXPECT_GE(a.steps, 1024 * (2 * kHidden + 4 * kWide) * 4);
-  EXPECT_EQ(a.total(), a.weights + a.states + a.statistics + a.refit + a.steps);
 }
 
 } // namespace

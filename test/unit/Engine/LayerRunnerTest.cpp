@@ -169,6 +169,18 @@ TEST_P(LayerRunnerTest, DownOfAnotherSizeIsRefused) {
   EXPECT_TRUE(sameBits(product(), before, kHidden));
 }
 
+TEST_P(LayerRunnerTest, TwoWindowsOfASequenceAreRefused) {
+  LayerRunner runner(checkpoint, runnerOptions(128));
+  TokenStream stream = makeStream(someWindows(2, 20, 3), 128);
+  ASSERT_EQ(stream.steps.size(), 1u);
+  for (int32_t &sequence : stream.sequences)
+    sequence = std::min(sequence, 0);
+  std::vector<float> x(static_cast<size_t>(128 * kHidden)), middle(x.size());
+  EXPECT_ERROR(runner.attention(0, stream.step(stream.steps[0]), x.data(),
+                                middle.data()),
+               "position 0 of window 0");
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, LayerRunnerTest,
                          testing::Values("llama_gqa", "mistral_sliding",
                                          "qwen2_qkv_bias", "qwen3_qk_norm"),

@@ -1,0 +1,128 @@
+//===- CalibrationPlanTest.cpp - What a calibration will take -------------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "CalibrationPlan.h"
+#include "CalibrationTestSupport.h"
+
+using namespace stem;
+using namespace stem::test;
+
+namespace {
+
+constexpr int64_t GB = 1'000'000'000;
+
+ModelConfig shapeOf(uint64_t hidden, uint64_t wide) {
+  ModelConfig config;
+  config.hiddenSize = hidden;
+  config.intermediateSize = wide;
+  return config;
+}
+
+/// 50,000 tokens, and weights in bf16: `layer` elements a layer, and the
+/// embedding and the head apart.
+CalibrationSizes sizesOf(int64_t layers, int64_t layer, int64_t embedding) {
+  CalibrationSizes sizes;
+  sizes.fit = 44'000;
+  sizes.choose = sizes.check = 3'200;
+  sizes.ids = 12'000;
+  sizes.weights = 2 * (layers * layer + 2 * embedding);
+  sizes.oneLayerWeights = 2 * (layer + 2 * embedding);
+  sizes.step = 100'000'000;
+  sizes.stepTokens = 2048;
+  return sizes;
+}
+
+/// Llama-3.2-1B: 16 layers, d 2048, F 8192, 8 of 32 heads for keys and values,
+/// 128256 ids.
+struct Llama {
+  ModelConfig config = shapeOf(2048, 8192);
+  CalibrationSizes sizes =
+      sizesOf(16, 2048 * 2048 * 5 / 2 + 3 * 2048 * 8192, 128256LL * 2048);
+};
+
+/// Qwen3-4B: 36 layers, d 2560, F 9728, 32 heads of 128, 8 for keys and values,
+/// 151936 ids.
+struct Qwen {
+  ModelConfig config = shapeOf(2560, 9728);
+  CalibrationSizes sizes = sizesOf(
+      36, 2560 * (2 * 4096 + 2 * 1024) + 3 * 2560 * 9728, 151936LL * 2560);
+};
+
+TEST(CalibrationPlan, Llama1B) {
+  Llama model;
+  const CalibrationPlan plan =
+      planCalibration(model.config, model.sizes, INT64_MAX);
+  EXPECT_EQ(plan.spill, 0);
+  EXPECT_FALSE(plan.isOneLayerHeld);
+  EXPECT_EQ(plan.states, (44'000 + 2 * 3'200) * 2048LL * 4);
+  // n, G, H and S of the ids, and their embeddings.
+  EXPECT_NEAR(plan.rows, 12'000LL * (3 * 8192 + 2048) * 4, 0.1 * GB);
+  // Normal equations of W_down in f64.
+  EXPECT_GT(plan.work, 8LL * 8192 * (8192 + 2048));
+  EXPECT_LT(plan.work, 2 * GB);
+  EXPECT_EQ(plan.total(),
+            plan.weights + plan.states + plan.rows + plan.work + plan.steps);
+  EXPECT_LT(plan.total(), 8 * GB);
+}
+
+TEST(CalibrationPlan, StatesSpillBeforeWeightsAreReadAgain) {
+  Llama model;
+  const CalibrationPlan whole =
+      planCalibration(model.config, model.sizes, INT64_MAX);
+  const CalibrationPlan spilled =
+      planCalibration(model.config, model.sizes, whole.total() - 1);
+  EXPECT_EQ(spilled.spill, whole.states);
+  EXPECT_EQ(spilled.total(), whole.total() - whole.states);
+  EXPECT_FALSE(spilled.isOneLayerHeld);
+  const CalibrationPlan least =
+      planCalibration(model.config, model.sizes, spilled.total() - 1);
+  EXPECT_TRUE(least.isOneLayerHeld);
+  EXPECT_EQ(least.weights, model.sizes.oneLayerWeights);
+  EXPECT_LT(least.total(), spilled.total());
+  EXPECT_NE(least.describe().find("a layer at a time"), std::string::npos);
+  EXPECT_NE(least.describe().find("in a file"), std::string::npos);
+}
+
+TEST(CalibrationPlan, Qwen4BWithALowRankTerm) {
+  Qwen model;
+  model.sizes.rank = 64;
+  const CalibrationPlan whole =
+      planCalibration(model.config, model.sizes, INT64_MAX);
+  EXPECT_GT(whole.total(), 10 * GB);
+  const CalibrationPlan plan =
+      planCalibration(model.config, model.sizes, 8 * GB);
+  EXPECT_TRUE(plan.isOneLayerHeld);
+  EXPECT_GT(plan.spill, 0);
+  EXPECT_LE(plan.total(), 8 * GB);
+}
+
+TEST(CalibrationPlan, SumsDoNotOverflow) {
+  Qwen model;
+  model.sizes.weights = model.sizes.oneLayerWeights = INT64_MAX - 1;
+  EXPECT_EQ(planCalibration(model.config, model.sizes, INT64_MAX).total(),
+            INT64_MAX);
+}
+
+/// What is counted is what a small model's parts hold.
+TEST(CalibrationPlan, SizesAreThoseOfTextAndRunner) {
+  const Checkpoint checkpoint = Checkpoint::open(goldenFolder("llama_gqa"));
+  const CalibrationText text =
+      makeText(someWindows(28, 100, 1), someWindows(3, 100, 101),
+               someWindows(2, 100, 201), 1024);
+  LayerRunner runner(checkpoint, runnerOptions(1024));
+  const CalibrationSizes sizes = calibrationSizes(text, runner, 8);
+  EXPECT_EQ(sizes.fit, 28 * 128);
+  EXPECT_EQ(sizes.choose, 3 * 128);
+  EXPECT_EQ(sizes.check, 2 * 128);
+  EXPECT_EQ(sizes.ids, static_cast<int64_t>(text.rowIds.size()));
+  EXPECT_EQ(sizes.rank, 8);
+  EXPECT_EQ(sizes.weights, runner.report().plan.weights);
+  EXPECT_LT(sizes.oneLayerWeights, sizes.weights);
+  EXPECT_EQ(sizes.stepTokens, 1024);
+}
+
+} // namespace

@@ -1,0 +1,84 @@
+//===- CalibrationPlan.cpp - What a calibration will take -----------------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "CalibrationPlan.h"
+
+#include "EngineMemory.h"
+#include "LayerFitter.h"
+
+#include "stem/Support/Format.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+
+using namespace stem;
+
+CalibrationSizes stem::calibrationSizes(const CalibrationText &text,
+                                        const LayerRunner &runner,
+                                        int64_t rank) {
+  const MemoryPlan &runs = runner.report().plan;
+  CalibrationSizes sizes;
+  sizes.fit = text.fit.places();
+  sizes.choose = text.choose.places();
+  sizes.check = text.check.places();
+  sizes.ids = static_cast<int64_t>(text.rowIds.size());
+  sizes.rank = rank;
+  sizes.weights = runs.weights;
+  sizes.oneLayerWeights = runner.oneLayerWeights();
+  sizes.step = sumOfBytes({runs.arena, runs.cache});
+  sizes.stepTokens = runner.maxStepTokens();
+  return sizes;
+}
+
+int64_t CalibrationPlan::total() const {
+  return sumOfBytes({weights, states, rows, work, steps});
+}
+
+std::string CalibrationPlan::describe() const {
+  const auto bytes = [](int64_t count) {
+    return formatBytes(static_cast<double>(count));
+  };
+  std::string text = fmt::format(
+      "hidden states {}, rows of a layer {}, its fits {}, weights {}{}, steps "
+      "{}; {} in all",
+      bytes(states), bytes(rows), bytes(work), bytes(weights),
+      isOneLayerHeld ? " (a layer at a time)" : "", bytes(steps),
+      bytes(total()));
+  if (spill > 0)
+    text += fmt::format(", and {} of hidden states in a file", bytes(spill));
+  return text;
+}
+
+CalibrationPlan stem::planCalibration(const ModelConfig &config,
+                                      const CalibrationSizes &sizes,
+                                      int64_t bound) {
+  const int64_t d = static_cast<int64_t>(config.hiddenSize);
+  // `choose` is there twice while sensitivities are measured, `check` later.
+  const int64_t states =
+      (sizes.fit + sizes.choose + std::max(sizes.choose, sizes.check)) * d *
+      int64_t(sizeof(float));
+  CalibrationPlan plan;
+  plan.weights = sizes.weights;
+  plan.states = states;
+  plan.rows = LayerFitter::rowBytes(config, sizes.ids);
+  plan.work = LayerFitter::workBytes(config, sizes.rank, sizes.choose);
+  plan.steps = sumOfBytes(
+      {sizes.step, LayerFitter::stepBytes(config, sizes.stepTokens)});
+  if (plan.total() > bound) {
+    plan.states = 0;
+    plan.spill = states;
+  }
+  if (plan.total() > bound) {
+    plan.weights = sizes.oneLayerWeights;
+    plan.isOneLayerHeld = true;
+  }
+  return plan;
+}
+
+/// Rows, W_down, and what the layer above sees; with a low-rank term also the
+/// rows before it, and the term.
+int64_t stem::fitPasses(int64_t rank) { return rank > 0 ? 5 : 3; }

@@ -1,0 +1,61 @@
+//===- CalibrationPlan.h - What a calibration will take -------------------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEM_TOOLS_STEM_RUN_CALIBRATIONPLAN_H
+#define STEM_TOOLS_STEM_RUN_CALIBRATIONPLAN_H
+
+#include "stem/Model/ModelConfig.h"
+
+#include <cstdint>
+#include <string>
+
+namespace stem {
+
+struct CalibrationText;
+class LayerRunner;
+
+/// What a plan depends on beside the model's shapes.
+struct CalibrationSizes {
+  int64_t fit = 0, choose = 0, check = 0; ///< places of the texts
+  int64_t ids = 0;                        ///< different ones in them
+  int64_t rank = 0;                       ///< of the low-rank term
+  /// Bytes of the compiled parts: weights of all layers, and of the largest
+  /// one with what belongs to no layer; what a step takes, and its tokens.
+  int64_t weights = 0, oneLayerWeights = 0, step = 0, stepTokens = 0;
+};
+
+CalibrationSizes calibrationSizes(const CalibrationText &text,
+                                  const LayerRunner &runner, int64_t rank);
+
+/// Bytes by purpose, known before they are allocated; the most that is held at
+/// once.
+struct CalibrationPlan {
+  int64_t weights = 0;
+  int64_t states = 0; ///< hidden states of all parts, where they are in memory
+  int64_t rows = 0;   ///< sums of the layer in work, and the ids' embeddings
+  int64_t work = 0;   ///< the largest of its fits: prior, low-rank term, W_down
+  int64_t steps = 0;
+  int64_t spill = 0;           ///< hidden states in a file
+  bool isOneLayerHeld = false; ///< weights are read again in each pass
+
+  int64_t total() const; ///< memory; INT64_MAX where the sum is beyond it
+  std::string describe() const;
+};
+
+/// The plan that takes least from the disk within `bound` bytes: hidden states
+/// go to a file only when all does not fit, and weights are read again only
+/// when that does not help enough. What does not fit either is left to the
+/// caller to refuse.
+CalibrationPlan planCalibration(const ModelConfig &config,
+                                const CalibrationSizes &sizes, int64_t bound);
+
+/// Passes over the text to fit, by a layer that is converted.
+int64_t fitPasses(int64_t rank);
+
+} // namespace stem
+
+#endif // STEM_TOOLS_STEM_RUN_CALIBRATIONPLAN_H

@@ -1,0 +1,146 @@
+//===- ConvertCommand.cpp - The command line of stem-run convert ----------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Convert.h"
+
+#include "CalibrationSources.h"
+
+using namespace stem;
+
+namespace {
+
+constexpr const char *footer = R"(Examples:
+  stem-run convert dense stem --calibrate=a.txt --calibrate=b.txt
+  stem-run convert dense stem --calibrate=a.txt --layers=auto:15 --mix-rank=64
+  stem-run convert dense stem --layers=2,5,8 --init=embedding
+  stem-run convert model.gguf stem --layers=all --init=xavier --seed=7
+
+Rows are
+  calibrated what fits the dense model's up-projection on a text, weighted by
+             the gate (the default); W_down is fitted again to what the rows
+             lack. Works without training
+or start from
+  embedding  U[t] = W_up norm(emb[t]) + b, what the layer would compute from the
+             token's embedding alone
+  row-mean   the mean of these rows over all ids, in every row
+  xavier     random numbers, variance 2 / (V + d_ff)
+The last three ruin a trained model: they are starts for training.
+
+Next: stem-run eval OUT --text=FILE, stem-run bench SRC OUT)";
+
+/// Options that only a calibration understands.
+void refuseForOtherInit(const ConvertArguments &arguments) {
+  const auto refuse = [&](bool isGiven, const char *option) {
+    if (isGiven)
+      throw UsageError(fmt::format("{} is for --init=calibrated, not for "
+                                   "--init={}",
+                                   option, arguments.init.kind));
+  };
+  const CalibrationArguments &calibration = arguments.calibration;
+  refuse(calibration.rank > 0, "--mix-rank");
+  refuse(!calibration.text.files.empty(), "--calibrate");
+  refuse(calibration.isOneRow, "--rows=mean");
+  refuse(calibration.denseBelow > 0, "--dense-below");
+  refuse(calibration.memory > 0, "--memory");
+  if (arguments.layers.empty() || arguments.layers.starts_with("auto"))
+    throw UsageError(fmt::format("--init={}: name the layers, like "
+                                 "--layers=1/3; only a calibration can choose",
+                                 arguments.init.kind));
+}
+
+void addRowOptions(CLI::App &command, ConvertArguments &arguments) {
+  command
+      .add_option("--layers", arguments.layers,
+                  "auto:N (the N layers that cost least, measured; default: a "
+                  "third of them), 1/3 (layers 2, 5, 8, ...), 1/2 (1, 3, 5, "
+                  "...), all (all but the first), or a list like 2,5,8; "
+                  "counted from 0")
+      ->type_name("LAYERS");
+  command
+      .add_option("--init", arguments.init.kind,
+                  "What the rows are: calibrated (default), embedding, "
+                  "row-mean or xavier")
+      ->check(CLI::IsMember({"calibrated", "embedding", "row-mean", "xavier"}))
+      ->type_name("KIND");
+  command.add_option("--seed", arguments.init.seed, "For xavier (default: 0)")
+      ->check(wholeNumber(UINT64_MAX));
+  command
+      .add_option("--row-dtype", arguments.rowDType,
+                  "Type of the rows: keep (default: the model's own), f32, "
+                  "f16 or bf16")
+      ->check(CLI::IsMember({"keep", "f32", "f16", "bf16"}))
+      ->type_name("TYPE");
+}
+
+void addCalibrationOptions(CLI::App &command, CalibrationArguments &arguments) {
+  addCalibrationTextOptions(command, arguments.text);
+  command
+      .add_option_function<std::string>(
+          "--rows",
+          [&](const std::string &kind) { arguments.isOneRow = kind == "mean"; },
+          "ids (default: a row for each id), or mean: one row for all of them, "
+          "to see what the table gives")
+      ->check(CLI::IsMember({"ids", "mean"}))
+      ->type_name("KIND");
+  command
+      .add_option("--dense-below", arguments.denseBelow,
+                  "Ids that the text to fit holds fewer times keep the "
+                  "up-projection (default: 0, none)")
+      ->check(CLI::Range(int64_t(0), int64_t(1) << 31));
+  command
+      .add_option("--memory", arguments.memory,
+                  "Keep within so much memory, like 4GB; hidden states go to a "
+                  "file, and weights are read again, where it is too little "
+                  "(default: what is available)")
+      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true))
+      ->type_name("BYTES");
+  command
+      .add_option("--mix-rank", arguments.rank,
+                  "Rank of a low-rank map of the hidden state that is added "
+                  "to the rows (default: 0, none)")
+      ->check(CLI::Range(int64_t(0), int64_t(1) << 20));
+}
+
+} // namespace
+
+void stem::addConvertCommand(CLI::App &app) {
+  auto arguments = std::make_shared<ConvertArguments>();
+  CLI::App *command =
+      addCommand(app, "convert",
+                 "Replace up-projections by tables: dense to STEM", footer);
+  command->add_option("SRC", arguments->source, "Hugging Face folder or GGUF")
+      ->required();
+  command->add_option("OUT", arguments->out, "The folder to make")->required();
+  addRowOptions(*command, *arguments);
+  addCalibrationOptions(*command, arguments->calibration);
+  command
+      ->add_option("--dump-ir", arguments->dumpDirectory,
+                   "Write the model's IR before and after into this folder, "
+                   "and the phases of the module that calibrates into "
+                   "DIR/calibration")
+      ->type_name("DIR");
+  command
+      ->add_option("--report", arguments->reportFile,
+                   "Draw the result on a page in this file, HTML")
+      ->type_name("FILE");
+  command->add_flag("--force", arguments->force,
+                    "Replace OUT if it is a folder that Stem made, and the "
+                    "file of --report");
+  addComputeOptions(*command, arguments->compile);
+  addJsonOption(*command, arguments->json);
+  command->callback([arguments] {
+    if (arguments->init.kind != "calibrated")
+      refuseForOtherInit(*arguments);
+    EngineOptions &engine = arguments->calibration.engine;
+    engine = engineOptions(arguments->compile);
+    if (!arguments->dumpDirectory.empty())
+      engine.dumpDirectory = arguments->dumpDirectory / "calibration";
+    arguments->calibration.spillFolder =
+        std::filesystem::absolute(arguments->out).parent_path();
+    convertModel(*arguments);
+  });
+}

@@ -1,0 +1,414 @@
+//===- LayerFitter.cpp - The table of one layer ---------------------------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "LayerFitter.h"
+
+#include "EngineMemory.h"
+#include "TableRows.h"
+
+#include "stem/Calibration/LowRankFit.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fmt/format.h>
+
+using namespace stem;
+
+namespace {
+
+/// So many typical positions a single one can count for in the refit.
+constexpr double kMostTypical = 100;
+
+/// Moves the rows that count to the front; gives their number.
+int64_t keepCounted(std::span<const uint8_t> counted, float *matrix,
+                    int64_t width) {
+  int64_t kept = 0;
+  for (size_t i = 0; i < counted.size(); ++i) {
+    if (!counted[i])
+      continue;
+    float *from = matrix + static_cast<int64_t>(i) * width;
+    std::copy(from, from + width, matrix + kept * width);
+    ++kept;
+  }
+  return kept;
+}
+
+void scaleRows(std::span<const float> factors, float *matrix, int64_t width) {
+  for (size_t i = 0; i < factors.size(); ++i) {
+    float *row = matrix + static_cast<int64_t>(i) * width;
+    for (int64_t c = 0; c < width; ++c)
+      row[c] *= factors[i];
+  }
+}
+
+double squaredNorm(const float *values, int64_t count) {
+  double sum = 0;
+  for (int64_t i = 0; i < count; ++i)
+    sum += double(values[i]) * values[i];
+  return sum;
+}
+
+double squaredDistance(const float *a, const float *b, int64_t count) {
+  double sum = 0;
+  for (int64_t i = 0; i < count; ++i)
+    sum += (double(a[i]) - b[i]) * (double(a[i]) - b[i]);
+  return sum;
+}
+
+} // namespace
+
+/// With a low-rank term M, `up` is what it leaves of the up-projection.
+struct LayerFitter::Layer {
+  uint64_t number;
+  const LayerFitOptions &options;
+  const LowRankTerm *lowRank = nullptr;
+
+  std::string name() const { return fmt::format("layer {}", number); }
+};
+
+LayerFitter::LayerFitter(const Checkpoint &checkpoint, LayerRunner &runner,
+                         std::span<const int32_t> ids)
+    : checkpoint(checkpoint), runner(runner), ids(ids),
+      d(static_cast<int64_t>(checkpoint.config().hiddenSize)),
+      f(static_cast<int64_t>(checkpoint.config().intermediateSize)),
+      embeddings(static_cast<int64_t>(ids.size()) * d * int64_t(sizeof(float)),
+                 "the embeddings of the text's ids") {
+  readEmbeddings();
+  for (std::vector<float> *buffer : {&hidden, &target, &normed})
+    buffer->resize(static_cast<size_t>(runner.maxStepTokens() * d));
+  for (std::vector<float> *buffer : {&gate, &up, &gated, &error, &term})
+    buffer->resize(static_cast<size_t>(runner.maxStepTokens() * f));
+}
+
+int64_t LayerFitter::stepBytes(const ModelConfig &config, int64_t stepTokens) {
+  const int64_t d = static_cast<int64_t>(config.hiddenSize);
+  const int64_t f = static_cast<int64_t>(config.intermediateSize);
+  return stepTokens * (3 * d + 5 * f) * int64_t(sizeof(float));
+}
+
+int64_t LayerFitter::rowBytes(const ModelConfig &config, int64_t ids) {
+  const int64_t d = static_cast<int64_t>(config.hiddenSize);
+  const int64_t f = static_cast<int64_t>(config.intermediateSize);
+  return sumOfBytes(
+      {RowFit::bytes(ids, f, d), ids * d * int64_t(sizeof(float))});
+}
+
+int64_t LayerFitter::workBytes(const ModelConfig &config, int64_t rank,
+                               int64_t choose) {
+  const int64_t number = sizeof(float);
+  const int64_t d = static_cast<int64_t>(config.hiddenSize);
+  const int64_t f = static_cast<int64_t>(config.intermediateSize);
+  // Products and targets of `choose`; the best update, the one that is tried,
+  // W_down with it, and the same packed.
+  const int64_t refit =
+      sumOfBytes({NormalEquations::bytes(f, d), choose * (f + d) * number,
+                  4 * d * f * number});
+  const int64_t lowRank =
+      rank > 0 ? sumOfBytes({LowRankFit::bytes(f, d),
+                             LowRankFit::solutionBytes(f, d), d * f * number})
+               : 0;
+  return std::max({RowFit::fitBytes(f, d), lowRank, refit});
+}
+
+void LayerFitter::readEmbeddings() {
+  const std::string &name = checkpoint.weights().embedding;
+  float *out = static_cast<float *>(embeddings.data());
+  for (size_t begin = 0, end; begin < ids.size(); begin = end) {
+    for (end = begin + 1; end < ids.size() && ids[end] == ids[end - 1] + 1;)
+      ++end;
+    checkpoint.tensors().readF32(name, static_cast<uint64_t>(ids[begin]),
+                                 end - begin, out + begin * d);
+  }
+  checkpoint.tensors().release(name);
+}
+
+void LayerFitter::taps(const Layer &layer, const HiddenStates &states,
+                       const TokenStream::Step &step) {
+  runner.taps(layer.number, states.at(step), step.count, normed.data(),
+              gate.data(), up.data());
+  states.leave(step);
+  if (!layer.lowRank)
+    return;
+  layer.lowRank->apply(normed.data(), step.count, term.data());
+  for (int64_t i = 0; i < step.count * f; ++i)
+    up[i] -= term[i];
+}
+
+/// `gated` and `error` of the step whose taps were taken.
+void LayerFitter::applyRows(const Layer &layer, const RowFit &rows,
+                            const HiddenStates &states,
+                            const TokenStream::Step &step, bool leaveOneOut) {
+  RowPositions positions{states.rows(step), gate.data(), up.data()};
+  if (leaveOneOut)
+    positions.counted = states.counted(step);
+  rows.apply(positions, {nullptr, gated.data(), error.data()});
+  if (layer.lowRank)
+    for (int64_t i = 0; i < step.count * f; ++i)
+      gated[i] += gate[i] * term[i];
+  keepMatrix(layer, positions.index);
+}
+
+/// Where the id keeps the matrix nothing is lost.
+void LayerFitter::keepMatrix(const Layer &layer,
+                             std::span<const int32_t> rows) {
+  const std::vector<uint8_t> &keeps = layer.options.keepsMatrix;
+  if (keeps.empty())
+    return;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (!keeps[rows[i]])
+      continue;
+    const int64_t first = static_cast<int64_t>(i) * f;
+    for (int64_t at = first; at < first + f; ++at) {
+      gated[at] = gate[at] * (up[at] + (layer.lowRank ? term[at] : 0));
+      error[at] = 0;
+    }
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Rows
+//===----------------------------------------------------------------------===//
+
+RowStatistics LayerFitter::statistics(const Layer &layer,
+                                      const HiddenStates &fit) {
+  RowStatistics sums(runner.context(), static_cast<int64_t>(ids.size()), f,
+                     layer.name());
+  std::vector<int32_t> index;
+  for (const TokenStream::Step &step : fit.stream().steps) {
+    taps(layer, fit, step);
+    auto rows = fit.rows(step);
+    auto counted = fit.counted(step);
+    index.assign(rows.begin(), rows.end());
+    for (size_t i = 0; i < index.size(); ++i)
+      if (!counted[i])
+        index[i] = -1;
+    sums.add(index, gate.data(), up.data());
+  }
+  return sums;
+}
+
+RowFit LayerFitter::fitRows(const Layer &layer, const HiddenStates &fit) {
+  if (layer.options.isOneRow)
+    return RowFit::meanRow(statistics(layer, fit));
+  NormedEmbeddings norm(checkpoint, layer.number);
+  auto read = [&](int64_t first, int64_t count, float *out) {
+    std::copy_n(static_cast<float *>(embeddings.data()) + first * d, count * d,
+                out);
+    norm.normalize(out, static_cast<uint64_t>(count));
+  };
+  return RowFit::perId(statistics(layer, fit), d, read);
+}
+
+/// Fits M to what leave-one-out rows leave of the up-projection.
+LowRankTerm LayerFitter::fitLowRank(const Layer &layer, const RowFit &rows,
+                                    const HiddenStates &fit) {
+  LowRankFit sums(runner.context(), f, d, layer.name());
+  for (const TokenStream::Step &step : fit.stream().steps) {
+    taps(layer, fit, step);
+    auto counted = fit.counted(step);
+    rows.apply({fit.rows(step), gate.data(), up.data(), counted},
+               {gated.data(), nullptr, nullptr});
+    for (int64_t i = 0; i < step.count * f; ++i)
+      error[i] = up[i] - gated[i];
+    int64_t kept = keepCounted(counted, error.data(), f);
+    keepCounted(counted, normed.data(), d);
+    keepCounted(counted, gate.data(), f);
+    sums.add(error.data(), normed.data(), gate.data(), kept);
+  }
+  std::vector<float> down = readDown(layer.number);
+  std::vector<float> norms(static_cast<size_t>(f));
+  for (size_t i = 0; i < down.size(); ++i)
+    norms[i % static_cast<size_t>(f)] += down[i] * down[i];
+  for (float &norm : norms)
+    norm = std::sqrt(norm);
+  sums.solve(norms);
+  const int64_t rank = layer.options.rank;
+  std::vector<float> a(static_cast<size_t>(f * rank));
+  std::vector<float> b(static_cast<size_t>(rank * d));
+  sums.factors(rank, a.data(), b.data());
+  return LowRankTerm(runner.context(), f, d, rank, std::move(a), std::move(b));
+}
+
+/// By the weighted error of the rows on positions that they were not fitted
+/// to, which also says how far a constant serves better.
+void LayerFitter::chooseShrinkage(const Layer &layer, RowFit &rows,
+                                  const HiddenStates &choose) {
+  const std::vector<double> &candidates = layer.options.shrinkages;
+  RowErrors errors(rows, candidates);
+  std::vector<int32_t> index;
+  for (const TokenStream::Step &step : choose.stream().steps) {
+    taps(layer, choose, step);
+    auto counted = choose.counted(step);
+    auto numbers = choose.rows(step);
+    index.assign(numbers.begin(), numbers.end());
+    for (size_t i = 0; i < index.size(); ++i)
+      if (!counted[i])
+        index[i] = -1;
+    errors.add({index, gate.data(), up.data(), {}});
+  }
+  std::vector<double> totals = errors.totals();
+  size_t best = static_cast<size_t>(
+      std::min_element(totals.begin(), totals.end()) - totals.begin());
+  rows.setShrinkage(candidates[best]);
+  rows.blend(errors.meanErrors(best));
+}
+
+//===----------------------------------------------------------------------===//
+// W_down
+//===----------------------------------------------------------------------===//
+
+std::vector<float> LayerFitter::readDown(uint64_t layer) const {
+  std::vector<float> down(static_cast<size_t>(d * f));
+  checkpoint.tensors().readF32(checkpoint.weights().layers[layer].downProj, 0,
+                               static_cast<uint64_t>(d), down.data());
+  return down;
+}
+
+/// Square roots of the weights that positions have in the refit, by what is
+/// asked of W_down there: 0 for padding, 1 for most. A few positions, mostly
+/// the first of a window, have outputs a thousand times as large as all others,
+/// which the layers above need. Left out, they would come out wrong; with the
+/// weight 1 they would be all that counts. So none counts more than a hundred
+/// typical ones.
+std::vector<float>
+LayerFitter::positionWeights(const HiddenStates &states,
+                             const TokenStream::Step &step) const {
+  const auto sequences = states.stream().step(step).sequences;
+  std::vector<double> norms, sorted;
+  for (int64_t i = 0; i < step.count; ++i) {
+    norms.push_back(squaredNorm(target.data() + i * d, d));
+    if (sequences[i] >= 0)
+      sorted.push_back(norms.back());
+  }
+  const auto middle =
+      sorted.begin() + static_cast<ptrdiff_t>(sorted.size() / 2);
+  std::nth_element(sorted.begin(), middle, sorted.end());
+  const double most = kMostTypical * *middle;
+  std::vector<float> weights(norms.size());
+  for (size_t i = 0; i < weights.size(); ++i)
+    if (sequences[i] >= 0)
+      weights[i] =
+          norms[i] > most ? static_cast<float>(std::sqrt(most / norms[i])) : 1;
+  return weights;
+}
+
+/// The ridge whose update leaves the least of W_down (g ⊙ (u − U)) on
+/// positions that it was not fitted to; `update` stays 0 where none helps.
+void LayerFitter::chooseRidge(const Layer &layer, NormalEquations &equations,
+                              const RowFit &rows, const HiddenStates &choose,
+                              CalibratedLayer &figures,
+                              std::vector<float> &update) {
+  std::vector<std::vector<float>> products, targets;
+  double outputs = 0, before = 0;
+  for (const TokenStream::Step &step : choose.stream().steps) {
+    taps(layer, choose, step);
+    applyRows(layer, rows, choose, step, /*leaveOneOut=*/false);
+    runner.product(layer.number, error.data(), step.count, target.data());
+    runner.product(layer.number, gated.data(), step.count, hidden.data());
+    for (int64_t i = 0; i < step.count * d; ++i)
+      hidden[i] += target[i];
+    const std::vector<float> weights = positionWeights(choose, step);
+    scaleRows(weights, hidden.data(), d);
+    scaleRows(weights, target.data(), d);
+    scaleRows(weights, gated.data(), f);
+    outputs += squaredNorm(hidden.data(), step.count * d);
+    before += squaredNorm(target.data(), step.count * d);
+    products.emplace_back(gated.begin(), gated.begin() + step.count * f);
+    targets.emplace_back(target.begin(), target.begin() + step.count * d);
+  }
+  double best = before;
+  std::vector<float> candidate(update.size());
+  for (double ridge : layer.options.ridges) {
+    equations.solve(ridge, candidate.data());
+    runner.replaceDown(layer.number, candidate);
+    double after = 0;
+    for (size_t i = 0; i < products.size(); ++i) {
+      int64_t count = choose.stream().steps[i].count;
+      runner.product(layer.number, products[i].data(), count, hidden.data());
+      after += squaredDistance(hidden.data(), targets[i].data(), count * d);
+    }
+    if (after < best) {
+      best = after;
+      figures.ridge = ridge;
+      update = candidate;
+    }
+  }
+  runner.restoreDown(layer.number);
+  // A layer that puts out nothing loses nothing.
+  figures.errorBefore = outputs > 0 ? before / outputs : 0;
+  figures.errorAfter = outputs > 0 ? best / outputs : 0;
+}
+
+void LayerFitter::addEquations(const Layer &layer, const RowFit &rows,
+                               const HiddenStates &fit,
+                               NormalEquations &equations) {
+  for (const TokenStream::Step &step : fit.stream().steps) {
+    taps(layer, fit, step);
+    applyRows(layer, rows, fit, step, /*leaveOneOut=*/true);
+    runner.product(layer.number, error.data(), step.count, target.data());
+    const std::vector<float> weights = positionWeights(fit, step);
+    scaleRows(weights, gated.data(), f);
+    scaleRows(weights, target.data(), d);
+    equations.add(gated.data(), target.data(), step.count);
+  }
+}
+
+/// W_down plus the ridge regression from g ⊙ U to what the rows lack.
+std::vector<float> LayerFitter::refitDown(const Layer &layer,
+                                          const RowFit &rows,
+                                          const HiddenStates &fit,
+                                          const HiddenStates &choose,
+                                          CalibratedLayer &figures) {
+  NormalEquations equations(runner.context(), f, d, layer.name());
+  addEquations(layer, rows, fit, equations);
+  std::vector<float> update(static_cast<size_t>(d * f));
+  chooseRidge(layer, equations, rows, choose, figures, update);
+  std::vector<float> down = readDown(layer.number);
+  for (size_t i = 0; i < down.size(); ++i)
+    down[i] += update[i];
+  return down;
+}
+
+//===----------------------------------------------------------------------===//
+// The interface
+//===----------------------------------------------------------------------===//
+
+LayerFit LayerFitter::fit(uint64_t layer, const HiddenStates &fit,
+                          const HiddenStates &choose,
+                          const LayerFitOptions &options) {
+  Layer work{layer, options};
+  std::optional<LowRankTerm> lowRank;
+  std::optional<RowFit> rows = fitRows(work, fit);
+  if (options.rank > 0) {
+    lowRank = fitLowRank(work, *rows, fit);
+    work.lowRank = &*lowRank;
+    rows.reset(); // never two of them in memory
+    rows = fitRows(work, fit);
+  }
+  chooseShrinkage(work, *rows, choose);
+  CalibratedLayer figures;
+  figures.layer = layer;
+  figures.shrinkage = rows->shrinkage();
+  std::vector<float> down = refitDown(work, *rows, fit, choose, figures);
+  return {figures, std::move(*rows), std::move(lowRank), std::move(down)};
+}
+
+void LayerFitter::propagate(const LayerFit &layer, HiddenStates &states,
+                            const LayerFitOptions &options, bool leaveOneOut) {
+  Layer work{layer.figures.layer, options,
+             layer.lowRank ? &*layer.lowRank : nullptr};
+  runner.replaceDown(work.number, layer.down);
+  for (const TokenStream::Step &step : states.stream().steps) {
+    taps(work, states, step);
+    applyRows(work, layer.rows, states, step, leaveOneOut);
+    runner.project(work.number, states.at(step), gated.data(), step.count,
+                   hidden.data());
+    std::copy_n(hidden.data(), step.count * d, states.at(step));
+    states.leave(step);
+  }
+  runner.restoreDown(work.number);
+}

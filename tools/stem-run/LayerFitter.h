@@ -1,0 +1,117 @@
+//===- LayerFitter.h - The table of one layer -----------------------------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEM_TOOLS_STEM_RUN_LAYERFITTER_H
+#define STEM_TOOLS_STEM_RUN_LAYERFITTER_H
+
+#include "HiddenStates.h"
+#include "LayerRunner.h"
+
+#include "stem/Calibration/LowRankTerm.h"
+#include "stem/Calibration/NormalEquations.h"
+#include "stem/Calibration/RowFit.h"
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace stem {
+
+struct LayerFitOptions {
+  std::vector<double> shrinkages = {1, 4, 16};     ///< k to choose from
+  std::vector<double> ridges = {1e-3, 1e-2, 1e-1}; ///< of W_down
+  int64_t rank = 0;      ///< of the low-rank term; 0: none
+  bool isOneRow = false; ///< one row for all ids
+  /// One flag for each of the text's ids: it keeps the matrix. Empty: none.
+  std::vector<uint8_t> keepsMatrix;
+};
+
+/// What the conversion of one layer did, on the text that it chose with.
+struct CalibratedLayer {
+  uint64_t layer = 0;
+  double shrinkage = 0; ///< k
+  double ridge = 0;     ///< 0: every one made it worse, W_down stays
+  /// Squared error of the FFN's output over that of the output itself, before
+  /// and after W_down was fitted again.
+  double errorBefore = 0, errorAfter = 0;
+};
+
+/// What takes the place of a layer's up-projection.
+struct LayerFit {
+  CalibratedLayer figures;
+  RowFit rows;
+  std::optional<LowRankTerm> lowRank;
+  std::vector<float> down; ///< the new W_down, d x F
+};
+
+/// Fits a layer to its dense form on hidden states behind its attention.
+class LayerFitter {
+public:
+  /// `ids`: the text's, rising. All of these outlive the object.
+  LayerFitter(const Checkpoint &checkpoint, LayerRunner &runner,
+              std::span<const int32_t> ids);
+
+  /// Bytes: buffers of a step; sums of a layer's rows and the ids' embeddings;
+  /// the most that one of its fits takes beside them, `choose` being the places
+  /// of that text.
+  static int64_t stepBytes(const ModelConfig &config, int64_t stepTokens);
+  static int64_t rowBytes(const ModelConfig &config, int64_t ids);
+  static int64_t workBytes(const ModelConfig &config, int64_t rank,
+                           int64_t choose);
+
+  LayerFit fit(uint64_t layer, const HiddenStates &fit,
+               const HiddenStates &choose, const LayerFitOptions &options);
+
+  /// Runs the layer's FFN as converted. `leaveOneOut`: on the text that it was
+  /// fitted to.
+  void propagate(const LayerFit &layer, HiddenStates &states,
+                 const LayerFitOptions &options, bool leaveOneOut);
+
+private:
+  struct Layer; ///< in work
+
+  void readEmbeddings();
+  void taps(const Layer &layer, const HiddenStates &states,
+            const TokenStream::Step &step);
+  void applyRows(const Layer &layer, const RowFit &rows,
+                 const HiddenStates &states, const TokenStream::Step &step,
+                 bool leaveOneOut);
+  void keepMatrix(const Layer &layer, std::span<const int32_t> rows);
+  RowFit fitRows(const Layer &layer, const HiddenStates &fit);
+  RowStatistics statistics(const Layer &layer, const HiddenStates &fit);
+  LowRankTerm fitLowRank(const Layer &layer, const RowFit &rows,
+                         const HiddenStates &fit);
+  void chooseShrinkage(const Layer &layer, RowFit &rows,
+                       const HiddenStates &choose);
+  std::vector<float> refitDown(const Layer &layer, const RowFit &rows,
+                               const HiddenStates &fit,
+                               const HiddenStates &choose,
+                               CalibratedLayer &figures);
+  std::vector<float> positionWeights(const HiddenStates &states,
+                                     const TokenStream::Step &step) const;
+  void addEquations(const Layer &layer, const RowFit &rows,
+                    const HiddenStates &fit, NormalEquations &equations);
+  void chooseRidge(const Layer &layer, NormalEquations &equations,
+                   const RowFit &rows, const HiddenStates &choose,
+                   CalibratedLayer &figures, std::vector<float> &update);
+  std::vector<float> readDown(uint64_t layer) const;
+
+  const Checkpoint &checkpoint;
+  LayerRunner &runner;
+  std::span<const int32_t> ids;
+  int64_t d, f;
+  /// Of the text's ids, as they are in the model.
+  Arena embeddings;
+  /// Of one step: hidden states, targets and what enters the FFN (places x d);
+  /// gate, up, g ⊙ (U + M h), g ⊙ (u − U − M h) and M h (places x F).
+  std::vector<float> hidden, target, normed, gate, up, gated, error, term;
+};
+
+} // namespace stem
+
+#endif // STEM_TOOLS_STEM_RUN_LAYERFITTER_H
