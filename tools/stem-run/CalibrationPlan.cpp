@@ -57,10 +57,9 @@ CalibrationPlan stem::planCalibration(const ModelConfig &config,
                                       const CalibrationSizes &sizes,
                                       int64_t bound) {
   const int64_t d = static_cast<int64_t>(config.hiddenSize);
-  // `choose` is there twice while sensitivities are measured, `check` later.
-  const int64_t states =
-      (sizes.fit + sizes.choose + std::max(sizes.choose, sizes.check)) * d *
-      int64_t(sizeof(float));
+  // The converted layers' and the dense model's.
+  const int64_t states = (2 * (sizes.fit + sizes.choose) + sizes.check) * d *
+                         int64_t(sizeof(float));
   CalibrationPlan plan;
   plan.weights = sizes.weights;
   plan.states = states;

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 
 using namespace stem;
 
@@ -86,12 +87,40 @@ struct Calibrator::Impl {
         fitter(checkpoint, runner, text.rowIds),
         next(static_cast<size_t>(runner.maxStepTokens() * width)) {}
 
+  /// The texts in the model as converted so far, and in the dense model from
+  /// the first converted layer on.
+  struct Streams {
+    HiddenStates fit, choose, check;
+    std::optional<HiddenStates> denseFit = {}, denseChoose = {};
+
+    std::vector<HiddenStates *> converted() { return {&fit, &choose, &check}; }
+    std::vector<HiddenStates *> dense() {
+      if (!denseFit)
+        return {};
+      return {&*denseFit, &*denseChoose};
+    }
+    std::vector<HiddenStates *> all() {
+      std::vector<HiddenStates *> streams = converted();
+      for (HiddenStates *stream : dense())
+        streams.push_back(stream);
+      return streams;
+    }
+    /// No layer above is converted.
+    void endDense() {
+      denseFit.reset();
+      denseChoose.reset();
+    }
+  };
+
   uint64_t layerCount() const { return checkpoint.config().layerCount(); }
   HiddenStates embedded(const TokenStream &stream) const;
   void attention(HiddenStates &states, uint64_t layer);
   void feedForward(HiddenStates &states, uint64_t layer);
   std::vector<float> losses(const HiddenStates &states);
   double lossAbove(HiddenStates &states, uint64_t layer);
+  LayerFit convertLayer(uint64_t layer, Streams &streams);
+  void copyTo(std::optional<HiddenStates> &copy,
+              const HiddenStates &states) const;
   void leaveLayer(uint64_t layer);
 
   const Checkpoint &checkpoint;
@@ -149,6 +178,12 @@ double Calibrator::Impl::lossAbove(HiddenStates &states, uint64_t layer) {
   return meanLoss(states.stream(), losses(states));
 }
 
+void Calibrator::Impl::copyTo(std::optional<HiddenStates> &copy,
+                              const HiddenStates &states) const {
+  copy.emplace(states.stream(), width, options.spillFolder);
+  copy->copyFrom(states);
+}
+
 void Calibrator::Impl::leaveLayer(uint64_t layer) {
   if (options.isOneLayerHeld)
     runner.releaseLayer(layer);
@@ -189,7 +224,8 @@ Calibrator::measureSensitivities(const std::function<void(double)> &done) {
   for (uint64_t layer = 0; layer < impl->layerCount(); ++layer) {
     impl->attention(fit, layer);
     impl->attention(choose, layer);
-    const LayerFit converted = impl->fitter.fit(layer, fit, choose, options);
+    const LayerFit converted =
+        impl->fitter.fit(layer, {fit}, {choose}, options);
     changed.copyFrom(choose);
     impl->fitter.propagate(converted, changed, options, /*leaveOneOut=*/false);
     impl->feedForward(fit, layer);
@@ -206,36 +242,49 @@ Calibrator::measureSensitivities(const std::function<void(double)> &done) {
   return result;
 }
 
+LayerFit Calibrator::Impl::convertLayer(uint64_t layer, Streams &streams) {
+  if (!streams.denseFit) {
+    copyTo(streams.denseFit, streams.fit);
+    copyTo(streams.denseChoose, streams.choose);
+  }
+  LayerFit converted =
+      fitter.fit(layer, {streams.fit, &*streams.denseFit},
+                 {streams.choose, &*streams.denseChoose}, options.fit);
+  for (HiddenStates *part : streams.converted())
+    fitter.propagate(converted, *part, options.fit,
+                     /*leaveOneOut=*/part == &streams.fit);
+  return converted;
+}
+
 std::vector<float>
 Calibrator::convert(std::span<const uint64_t> layers,
                     const std::function<void(const ConvertedLayer &)> &onLayer,
                     const std::function<void(double)> &done) {
-  HiddenStates fit = impl->embedded(impl->text.fit);
-  HiddenStates choose = impl->embedded(impl->text.choose);
-  HiddenStates check = impl->embedded(impl->text.check);
-  const LayerFitOptions &options = impl->options.fit;
+  Impl::Streams streams{impl->embedded(impl->text.fit),
+                        impl->embedded(impl->text.choose),
+                        impl->embedded(impl->text.check)};
   for (uint64_t layer = 0; layer < impl->layerCount(); ++layer) {
-    for (HiddenStates *part : {&fit, &choose, &check})
+    for (HiddenStates *part : streams.all())
       impl->attention(*part, layer);
     if (std::binary_search(layers.begin(), layers.end(), layer)) {
-      const LayerFit converted = impl->fitter.fit(layer, fit, choose, options);
-      for (HiddenStates *part : {&fit, &choose, &check})
-        impl->fitter.propagate(converted, *part, options,
-                               /*leaveOneOut=*/part == &fit);
+      const LayerFit fit = impl->convertLayer(layer, streams);
       NormedEmbeddings embeddings(impl->checkpoint, layer);
-      CalibratedRows rows(converted.rows, embeddings, impl->text.rowIds,
-                          impl->width);
-      onLayer({converted.figures, rows, converted.down,
-               converted.lowRank ? &*converted.lowRank : nullptr});
+      CalibratedRows rows(fit.rows, embeddings, impl->text.rowIds, impl->width);
+      onLayer(
+          {fit.figures, rows, fit.down, fit.lowRank ? &*fit.lowRank : nullptr});
     } else {
-      for (HiddenStates *part : {&fit, &choose, &check})
+      for (HiddenStates *part : streams.converted())
         impl->feedForward(*part, layer);
     }
+    if (layer == layers.back())
+      streams.endDense();
+    for (HiddenStates *part : streams.dense())
+      impl->feedForward(*part, layer);
     impl->leaveLayer(layer);
     done(static_cast<double>(layer + 1) /
          static_cast<double>(impl->layerCount()));
   }
-  return impl->losses(check);
+  return impl->losses(streams.check);
 }
 
 std::vector<float> Calibrator::denseLosses() {

@@ -296,22 +296,38 @@ LayerFitter::positionWeights(const HiddenStates &states,
   return weights;
 }
 
-/// The ridge whose update leaves the least of W_down (g ⊙ (u − U)) on
+/// The states that the converted layers below made are not the dense model's.
+/// Part of the difference follows from z, and W_down can take it back.
+void LayerFitter::addCarry(const Layer &layer, const LayerText &text,
+                           const TokenStream::Step &step) {
+  if (!text.dense)
+    return;
+  const float share = static_cast<float>(layer.options.carry);
+  const float *dense = text.dense->at(step), *states = text.states.at(step);
+  for (int64_t i = 0; i < step.count * d; ++i)
+    target[i] += share * (dense[i] - states[i]);
+  text.dense->leave(step);
+  text.states.leave(step);
+}
+
+/// The ridge whose update leaves the least of what is asked of W_down on
 /// positions that it was not fitted to; `update` stays 0 where none helps.
 void LayerFitter::chooseRidge(const Layer &layer, NormalEquations &equations,
-                              const RowFit &rows, const HiddenStates &choose,
+                              const RowFit &rows, const LayerText &choose,
                               CalibratedLayer &figures,
                               std::vector<float> &update) {
   std::vector<std::vector<float>> products, targets;
   double outputs = 0, before = 0;
-  for (const TokenStream::Step &step : choose.stream().steps) {
-    taps(layer, choose, step);
-    applyRows(layer, rows, choose, step, /*leaveOneOut=*/false);
+  const std::vector<TokenStream::Step> &steps = choose.states.stream().steps;
+  for (const TokenStream::Step &step : steps) {
+    taps(layer, choose.states, step);
+    applyRows(layer, rows, choose.states, step, /*leaveOneOut=*/false);
     runner.product(layer.number, error.data(), step.count, target.data());
     runner.product(layer.number, gated.data(), step.count, hidden.data());
     for (int64_t i = 0; i < step.count * d; ++i)
       hidden[i] += target[i];
-    const std::vector<float> weights = positionWeights(choose, step);
+    addCarry(layer, choose, step);
+    const std::vector<float> weights = positionWeights(choose.states, step);
     scaleRows(weights, hidden.data(), d);
     scaleRows(weights, target.data(), d);
     scaleRows(weights, gated.data(), f);
@@ -327,7 +343,7 @@ void LayerFitter::chooseRidge(const Layer &layer, NormalEquations &equations,
     runner.replaceDown(layer.number, candidate);
     double after = 0;
     for (size_t i = 0; i < products.size(); ++i) {
-      int64_t count = choose.stream().steps[i].count;
+      const int64_t count = steps[i].count;
       runner.product(layer.number, products[i].data(), count, hidden.data());
       after += squaredDistance(hidden.data(), targets[i].data(), count * d);
     }
@@ -344,24 +360,25 @@ void LayerFitter::chooseRidge(const Layer &layer, NormalEquations &equations,
 }
 
 void LayerFitter::addEquations(const Layer &layer, const RowFit &rows,
-                               const HiddenStates &fit,
+                               const LayerText &fit,
                                NormalEquations &equations) {
-  for (const TokenStream::Step &step : fit.stream().steps) {
-    taps(layer, fit, step);
-    applyRows(layer, rows, fit, step, /*leaveOneOut=*/true);
+  for (const TokenStream::Step &step : fit.states.stream().steps) {
+    taps(layer, fit.states, step);
+    applyRows(layer, rows, fit.states, step, /*leaveOneOut=*/true);
     runner.product(layer.number, error.data(), step.count, target.data());
-    const std::vector<float> weights = positionWeights(fit, step);
+    addCarry(layer, fit, step);
+    const std::vector<float> weights = positionWeights(fit.states, step);
     scaleRows(weights, gated.data(), f);
     scaleRows(weights, target.data(), d);
     equations.add(gated.data(), target.data(), step.count);
   }
 }
 
-/// W_down plus the ridge regression from g ⊙ U to what the rows lack.
+/// W_down plus the ridge regression from g ⊙ U to what the output lacks.
 std::vector<float> LayerFitter::refitDown(const Layer &layer,
                                           const RowFit &rows,
-                                          const HiddenStates &fit,
-                                          const HiddenStates &choose,
+                                          const LayerText &fit,
+                                          const LayerText &choose,
                                           CalibratedLayer &figures) {
   NormalEquations equations(runner.context(), f, d, layer.name());
   addEquations(layer, rows, fit, equations);
@@ -377,19 +394,19 @@ std::vector<float> LayerFitter::refitDown(const Layer &layer,
 // The interface
 //===----------------------------------------------------------------------===//
 
-LayerFit LayerFitter::fit(uint64_t layer, const HiddenStates &fit,
-                          const HiddenStates &choose,
+LayerFit LayerFitter::fit(uint64_t layer, const LayerText &fit,
+                          const LayerText &choose,
                           const LayerFitOptions &options) {
   Layer work{layer, options};
   std::optional<LowRankTerm> lowRank;
-  std::optional<RowFit> rows = fitRows(work, fit);
+  std::optional<RowFit> rows = fitRows(work, fit.states);
   if (options.rank > 0) {
-    lowRank = fitLowRank(work, *rows, fit);
+    lowRank = fitLowRank(work, *rows, fit.states);
     work.lowRank = &*lowRank;
     rows.reset(); // never two of them in memory
-    rows = fitRows(work, fit);
+    rows = fitRows(work, fit.states);
   }
-  chooseShrinkage(work, *rows, choose);
+  chooseShrinkage(work, *rows, choose.states);
   CalibratedLayer figures;
   figures.layer = layer;
   figures.shrinkage = rows->shrinkage();

@@ -25,7 +25,9 @@ namespace stem {
 struct LayerFitOptions {
   std::vector<double> shrinkages = {1, 4, 16};     ///< k to choose from
   std::vector<double> ridges = {1e-3, 1e-2, 1e-1}; ///< of W_down
-  int64_t rank = 0;      ///< of the low-rank term; 0: none
+  int64_t rank = 0; ///< of the low-rank term; 0: none
+  /// Share of the errors from the layers below that W_down is asked to undo.
+  double carry = 0.5;
   bool isOneRow = false; ///< one row for all ids
   /// One flag for each of the text's ids: it keeps the matrix. Empty: none.
   std::vector<uint8_t> keepsMatrix;
@@ -49,7 +51,13 @@ struct LayerFit {
   std::vector<float> down; ///< the new W_down, d x F
 };
 
-/// Fits a layer to its dense form on hidden states behind its attention.
+/// A text behind the attention of a layer.
+struct LayerText {
+  const HiddenStates &states;          ///< in the model as converted so far
+  const HiddenStates *dense = nullptr; ///< in the dense model; null: the same
+};
+
+/// Fits a layer to its dense form.
 class LayerFitter {
 public:
   /// `ids`: the text's, rising. All of these outlive the object.
@@ -64,8 +72,8 @@ public:
   static int64_t workBytes(const ModelConfig &config, int64_t rank,
                            int64_t choose);
 
-  LayerFit fit(uint64_t layer, const HiddenStates &fit,
-               const HiddenStates &choose, const LayerFitOptions &options);
+  LayerFit fit(uint64_t layer, const LayerText &fit, const LayerText &choose,
+               const LayerFitOptions &options);
 
   /// Runs the layer's FFN as converted. `leaveOneOut`: on the text that it was
   /// fitted to.
@@ -89,15 +97,16 @@ private:
   void chooseShrinkage(const Layer &layer, RowFit &rows,
                        const HiddenStates &choose);
   std::vector<float> refitDown(const Layer &layer, const RowFit &rows,
-                               const HiddenStates &fit,
-                               const HiddenStates &choose,
+                               const LayerText &fit, const LayerText &choose,
                                CalibratedLayer &figures);
   std::vector<float> positionWeights(const HiddenStates &states,
                                      const TokenStream::Step &step) const;
+  void addCarry(const Layer &layer, const LayerText &text,
+                const TokenStream::Step &step);
   void addEquations(const Layer &layer, const RowFit &rows,
-                    const HiddenStates &fit, NormalEquations &equations);
+                    const LayerText &fit, NormalEquations &equations);
   void chooseRidge(const Layer &layer, NormalEquations &equations,
-                   const RowFit &rows, const HiddenStates &choose,
+                   const RowFit &rows, const LayerText &choose,
                    CalibratedLayer &figures, std::vector<float> &update);
   std::vector<float> readDown(uint64_t layer) const;
 

@@ -58,7 +58,7 @@ TEST(CalibrationPlan, Llama1B) {
       planCalibration(model.config, model.sizes, INT64_MAX);
   EXPECT_EQ(plan.spill, 0);
   EXPECT_FALSE(plan.isOneLayerHeld);
-  EXPECT_EQ(plan.states, (44'000 + 2 * 3'200) * 2048LL * 4);
+  EXPECT_EQ(plan.states, (2 * (44'000 + 3'200) + 3'200) * 2048LL * 4);
   // n, G, H and S of the ids, and their embeddings.
   EXPECT_NEAR(plan.rows, 12'000LL * (3 * 8192 + 2048) * 4, 0.1 * GB);
   // Normal equations of W_down in f64.
