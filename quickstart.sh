@@ -3,24 +3,29 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
 # Installs, builds, and takes a real checkpoint through Stem: import, evaluate,
-# convert ten layers, evaluate again, generate, measure.
+# convert ten layers, with rows alone and with a low-rank term beside them,
+# evaluate again, generate, measure.
 set -euo pipefail
 cd "$(dirname "$0")"
 
+keep_all=false
 case "${1:-}" in
   "") ;;
+  --keep-all) keep_all=true ;;
   *) cat <<'TEXT'
-usage: ./quickstart.sh
+usage: ./quickstart.sh [--keep-all]
 
 Installs Stem's packages, builds it, imports SmolLM2-135M-Instruct from a GGUF
-file, replaces the up-projection of ten of its layers by tables, and compares
-the two models. Leaves its folders under build/quickstart; runs again from the
-start each time, but builds only what changed.
+file, replaces the up-projection of ten of its layers by tables, once alone and
+once with a map of rank 64 beside them, and compares the three models. Leaves the
+dense model and the last one under build/quickstart (--keep-all: all three, 1.7 GB
+more); runs again from the start each time, but builds only what changed.
 TEXT
      [ "$1" = -h ] || [ "$1" = --help ]; exit ;;
 esac
 
 needed_gb=6
+if $keep_all; then needed_gb=8; fi
 out=build/quickstart
 run=build/release/bin/stem-run
 export STEM_CACHE_DIR=$PWD/$out/compiled
@@ -37,7 +42,8 @@ but the installed packages:
   5. evaluate   perplexity on English text
   6. convert    tables in place of the up-projection of ten layers (1.7 GB),
                 calibrated on other English text; a few minutes
-  7. evaluate, generate and measure both
+  7. evaluate, generate with and measure the result
+  8. the same with a low-rank map beside the rows, on the same layers
 TEXT
 free_gb=$(df --output=avail -k . | awk 'NR == 2 { print int($1 / 1e6) }')
 if [ "$free_gb" -lt "$needed_gb" ]; then
@@ -101,35 +107,52 @@ fi
 step "5. Evaluate the dense model on $(basename "$text")"
 "$run" eval "$dense" --text="$text" --json >"$out/eval-dense.json"
 
-layers=10
+layers=auto:10
+rank=64
 if [ -z "$gguf" ]; then
-  layers=1 # of the small model
+  layers=auto:1 # of the small model
+  rank=4
 fi
-step "6. Convert the layers that cost least: $layers"
-stem=$out/stem
-"$run" convert "$dense" "$stem" "--layers=auto:$layers" "${calibration[@]}" \
-  --calibrate-tokens=50000 --json >"$out/convert.json"
-
-step "7. Evaluate the STEM model"
-"$run" eval "$stem" --text="$text" --json >"$out/eval-stem.json"
-
 prompt="Why is the sky blue?"
-for model in dense stem; do
-  step "Generate with the $model model: $prompt"
-  "$run" generate "$out/$model" --chat --prompt="$prompt" -n 64 | tee "$out/generate-$model.txt"
-done
 
-step "Measure both"
-"$run" bench "$dense" "$stem" --json >"$out/bench.json"
+generate() {
+  step "Generate with the $1 model: $prompt"
+  "$run" generate "$out/$1" --chat --prompt="$prompt" -n 64 | tee "$out/generate-$1.txt"
+}
+
+convert() { # name, layers, options
+  local name=$1 chosen=$2
+  shift 2
+  "$run" convert "$dense" "$out/$name" "--layers=$chosen" "${calibration[@]}" \
+    --calibrate-tokens=50000 "$@" --report="$out/convert-$name.html" --json \
+    >"$out/convert-$name.json"
+  step "Evaluate $name"
+  "$run" eval "$out/$name" --text="$text" --json >"$out/eval-$name.json"
+  generate "$name"
+}
+
+generate dense
+
+step "6. Convert the layers that cost least: $layers"
+convert stem "$layers"
+step "7. Measure the dense and the STEM model"
+"$run" bench "$dense" "$out/stem" --json >"$out/bench.json"
 if [ -n "$gguf" ] && command -v llama-bench >/dev/null; then
   llama-bench -m "$gguf" -t "$(nproc)" -p 512 -n 64 -o json >"$out/llama-bench.json"
 fi
+$keep_all || rm -r "$out/stem"
+
+step "8. Convert the same layers with a map of rank $rank beside the rows"
+same=$(python3 -c "import json, sys
+print(','.join(map(str, json.load(open(sys.argv[1]))['converted'])))" "$out/convert-stem.json")
+convert stem-rank "$same" "--mix-rank=$rank"
+"$run" bench "$out/stem-rank" --json >"$out/bench-rank.json"
 
 step "Report"
 python3 scripts/quickstart_report.py "$out" | tee "$out/report.txt"
 cat <<TEXT
 
 The tables are fitted to the dense model on other text, without any training.
-Folders and figures are in $out;
-try: $run generate $stem --chat --prompt="..." -n 100
+Folders and figures are in $out, with a page on each conversion (convert-*.html);
+try: $run generate $out/stem-rank --chat --prompt="..." -n 100
 TEXT
