@@ -10,6 +10,7 @@
 #include "CalibrationSources.h"
 #include "CommandLine.h"
 #include "Progress.h"
+#include "RankBudget.h"
 
 #include "stem/Support/Format.h"
 #include "stem/Support/Process.h"
@@ -119,7 +120,6 @@ double Calibration::selectedShare() const {
 
 CalibrationOptions Calibration::options(const CalibrationPlan &plan) const {
   CalibrationOptions options;
-  options.fit.rank = arguments.rank;
   options.fit.isOneRow = arguments.isOneRow;
   if (!selected.empty())
     for (int32_t id : text.rowIds)
@@ -131,6 +131,13 @@ CalibrationOptions Calibration::options(const CalibrationPlan &plan) const {
   return options;
 }
 
+/// Of the low-rank terms, as far as it is known before layers are chosen.
+int64_t Calibration::mostRank() const {
+  return arguments.flops > 0
+             ? static_cast<int64_t>(checkpoint.config().hiddenSize)
+             : arguments.rank;
+}
+
 /// Says what is about to be held, and refuses what does not fit.
 CalibrationPlan Calibration::makePlan() const {
   const int64_t available = memoryStatus().available;
@@ -138,9 +145,8 @@ CalibrationPlan Calibration::makePlan() const {
   if (arguments.memory > 0)
     bound = static_cast<int64_t>(
         std::min(static_cast<uint64_t>(bound), arguments.memory));
-  const CalibrationPlan plan =
-      planCalibration(checkpoint.config(),
-                      calibrationSizes(text, runner, arguments.rank), bound);
+  const CalibrationPlan plan = planCalibration(
+      checkpoint.config(), calibrationSizes(text, runner, mostRank()), bound);
   printPlan(plan);
   if (plan.total() <= bound)
     return plan;
@@ -162,10 +168,12 @@ void Calibration::printPlan(const CalibrationPlan &plan) const {
               arguments.text.window == CalibrationTextOptions().window
                   ? ""
                   : " (the model's context)",
-              text.rowIds.size(), fitPasses(arguments.rank), plan.describe());
+              text.rowIds.size(), fitPasses(mostRank()), plan.describe());
 }
 
-std::vector<uint64_t> Calibration::cheapestLayers(uint64_t count) {
+void Calibration::measureSensitivities() {
+  if (sensitivities)
+    return;
   const Stopwatch watch;
   Progress progress("sensitivities", 1);
   sensitivities = calibrator->measureSensitivities(
@@ -176,6 +184,10 @@ std::vector<uint64_t> Calibration::cheapestLayers(uint64_t count) {
   for (double &layer : sensitivities->layers)
     if (!std::isfinite(layer))
       layer = INFINITY;
+}
+
+std::vector<uint64_t> Calibration::cheapestLayers(uint64_t count) {
+  measureSensitivities();
   std::vector<uint64_t> order(sensitivities->layers.size());
   std::iota(order.begin(), order.end(), 0);
   std::sort(order.begin(), order.end(), [&](uint64_t a, uint64_t b) {
@@ -187,8 +199,30 @@ std::vector<uint64_t> Calibration::cheapestLayers(uint64_t count) {
   return order;
 }
 
+std::vector<int64_t>
+Calibration::chooseRanks(const std::vector<uint64_t> &layers) {
+  ranks.assign(layers.size(), arguments.rank);
+  if (arguments.flops == 0)
+    return ranks;
+  measureSensitivities();
+  const Stopwatch watch;
+  Progress progress("ranks", 1);
+  const std::vector<std::vector<double>> gains = calibrator->measureRankGains(
+      layers, [&](double part) { progress.update(part); });
+  rankSeconds = watch.seconds();
+  std::vector<RankWorth> worth;
+  for (size_t i = 0; i < layers.size(); ++i)
+    worth.push_back({sensitivities->layers[layers[i]], gains[i]});
+  const double d = static_cast<double>(checkpoint.config().hiddenSize);
+  const double f = static_cast<double>(checkpoint.config().intermediateSize);
+  const double replaced = static_cast<double>(layers.size()) * d * f;
+  ranks = shareOutRanks(
+      worth, static_cast<int64_t>(arguments.flops * replaced / (d + f)));
+  return ranks;
+}
+
 void Calibration::convert(
-    const std::vector<uint64_t> &layers,
+    const std::vector<LayerChoice> &layers,
     const std::function<void(const ConvertedLayer &)> &onLayer) {
   const Stopwatch watch;
   denseLosses = calibrator->denseLosses();
@@ -210,12 +244,15 @@ void Calibration::convert(
 
 Json Calibration::summary() const {
   Json layers = Json::array();
-  for (const CalibratedLayer &layer : figures)
+  for (size_t i = 0; i < figures.size(); ++i) {
+    const CalibratedLayer &layer = figures[i];
     layers.push_back({{"layer", layer.layer},
+                      {"rank", ranks[i]},
                       {"shrinkage", layer.shrinkage},
                       {"ridge", layer.ridge},
                       {"error_before_refit", layer.errorBefore},
                       {"error_after_refit", layer.errorAfter}});
+  }
   Json json = textSummary(text, arguments.text);
   json.update({{"mix_rank", arguments.rank},
                {"rows", arguments.isOneRow ? "mean" : "ids"},
@@ -224,6 +261,8 @@ Json Calibration::summary() const {
                {"coverage_by_count", coverageByCount()},
                {"perplexity_dense", std::exp(denseLoss)},
                {"perplexity_converted", std::exp(convertedLoss)}});
+  if (arguments.flops > 0)
+    json["flops"] = arguments.flops;
   if (!selected.empty())
     json.update({{"dense_below", arguments.denseBelow},
                  {"selected_ids", selected.size()},
@@ -306,6 +345,8 @@ Json Calibration::seconds() const {
   Json json = {{"convert_seconds", convertSeconds}};
   if (sensitivities)
     json["sensitivity_seconds"] = sensitivitySeconds;
+  if (arguments.flops > 0)
+    json["rank_seconds"] = rankSeconds;
   return json;
 }
 
@@ -319,12 +360,12 @@ void Calibration::print() const {
                  i % 6 == 5 || i + 1 == sensitivities->layers.size() ? "\n"
                                                                      : "  ");
   }
-  fmt::print("{:<9} {:>10} {:>8} {:>22}\n", "", "shrinkage", "ridge",
-             "output error, refitted");
-  for (const CalibratedLayer &layer : figures)
-    fmt::print("layer {:<3} {:>10} {:>8} {:>12.3f} -> {:.3f}\n", layer.layer,
-               layer.shrinkage, layer.ridge, layer.errorBefore,
-               layer.errorAfter);
+  fmt::print("{:<9} {:>6} {:>10} {:>8} {:>22}\n", "", "rank", "shrinkage",
+             "ridge", "output error, refitted");
+  for (size_t i = 0; i < figures.size(); ++i)
+    fmt::print("layer {:<3} {:>6} {:>10} {:>8} {:>12.3f} -> {:.3f}\n",
+               figures[i].layer, ranks[i], figures[i].shrinkage,
+               figures[i].ridge, figures[i].errorBefore, figures[i].errorAfter);
   if (!selected.empty())
     fmt::print("{} ids keep the matrix, {:.1f} % of the tokens held back\n",
                selected.size(), 100 * selectedShare());

@@ -22,7 +22,10 @@ namespace stem {
 
 struct CalibrationArguments {
   CalibrationTextOptions text;
-  int64_t rank = 0;      ///< of the low-rank term; 0: none
+  int64_t rank = 0; ///< of the low-rank term; 0: none
+  /// Share of the replaced multiply-adds that low-rank terms may take, ranks
+  /// chosen layer by layer; 0: `rank` everywhere.
+  double flops = 0;
   bool isOneRow = false; ///< one row for all ids
   /// Ids that the text to fit holds fewer times keep the up-projection.
   int64_t denseBelow = 0;
@@ -45,8 +48,11 @@ public:
   /// The layers of "auto:N": the N whose conversion alone costs least.
   std::vector<uint64_t> cheapestLayers(uint64_t count);
 
+  /// The low-rank terms of `layers`, one rank each, as asked.
+  std::vector<int64_t> chooseRanks(const std::vector<uint64_t> &layers);
+
   /// Converts; `onLayer` writes a layer when it is finished.
-  void convert(const std::vector<uint64_t> &layers,
+  void convert(const std::vector<LayerChoice> &layers,
                const std::function<void(const ConvertedLayer &)> &onLayer);
 
   /// What the folder and --json say of it; the same in every run.
@@ -55,8 +61,10 @@ public:
   void print() const;
 
 private:
+  void measureSensitivities();
   std::vector<int32_t> chooseSelected() const;
   double selectedShare() const;
+  int64_t mostRank() const;
   CalibrationPlan makePlan() const;
   void printPlan(const CalibrationPlan &plan) const;
   CalibrationOptions options(const CalibrationPlan &plan) const;
@@ -73,7 +81,8 @@ private:
   std::vector<CalibratedLayer> figures;
   std::vector<float> denseLosses, convertedLosses; ///< on `check`
   double denseLoss = 0, convertedLoss = 0;         ///< their means
-  double sensitivitySeconds = 0, convertSeconds = 0;
+  std::vector<int64_t> ranks;
+  double sensitivitySeconds = 0, rankSeconds = 0, convertSeconds = 0;
 };
 
 /// N of "auto:N"; nothing for another choice of layers. Throws a UsageError for

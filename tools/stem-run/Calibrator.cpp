@@ -118,7 +118,7 @@ struct Calibrator::Impl {
   void feedForward(HiddenStates &states, uint64_t layer);
   std::vector<float> losses(const HiddenStates &states);
   double lossAbove(HiddenStates &states, uint64_t layer);
-  LayerFit convertLayer(uint64_t layer, Streams &streams);
+  LayerFit convertLayer(const LayerChoice &choice, Streams &streams);
   void copyTo(std::optional<HiddenStates> &copy,
               const HiddenStates &states) const;
   void leaveLayer(uint64_t layer);
@@ -242,22 +242,44 @@ Calibrator::measureSensitivities(const std::function<void(double)> &done) {
   return result;
 }
 
-LayerFit Calibrator::Impl::convertLayer(uint64_t layer, Streams &streams) {
+LayerFit Calibrator::Impl::convertLayer(const LayerChoice &choice,
+                                        Streams &streams) {
+  LayerFitOptions own = options.fit;
+  own.rank = choice.rank;
+  const uint64_t layer = choice.layer;
   if (!streams.denseFit) {
     copyTo(streams.denseFit, streams.fit);
     copyTo(streams.denseChoose, streams.choose);
   }
-  LayerFit converted =
-      fitter.fit(layer, {streams.fit, &*streams.denseFit},
-                 {streams.choose, &*streams.denseChoose}, options.fit);
+  LayerFit converted = fitter.fit(layer, {streams.fit, &*streams.denseFit},
+                                  {streams.choose, &*streams.denseChoose}, own);
   for (HiddenStates *part : streams.converted())
-    fitter.propagate(converted, *part, options.fit,
+    fitter.propagate(converted, *part, own,
                      /*leaveOneOut=*/part == &streams.fit);
   return converted;
 }
 
+std::vector<std::vector<double>>
+Calibrator::measureRankGains(std::span<const uint64_t> layers,
+                             const std::function<void(double)> &done) {
+  const TokenStream sample =
+      sampleOf(impl->text.fit, impl->options.sensitivityTokens);
+  HiddenStates fit = impl->embedded(sample);
+  std::vector<std::vector<double>> gains;
+  for (uint64_t layer = 0; layer <= layers.back(); ++layer) {
+    impl->attention(fit, layer);
+    if (std::binary_search(layers.begin(), layers.end(), layer))
+      gains.push_back(impl->fitter.rankGains(layer, fit, impl->options.fit));
+    impl->feedForward(fit, layer);
+    impl->leaveLayer(layer);
+    done(static_cast<double>(layer + 1) /
+         static_cast<double>(layers.back() + 1));
+  }
+  return gains;
+}
+
 std::vector<float>
-Calibrator::convert(std::span<const uint64_t> layers,
+Calibrator::convert(std::span<const LayerChoice> layers,
                     const std::function<void(const ConvertedLayer &)> &onLayer,
                     const std::function<void(double)> &done) {
   Impl::Streams streams{impl->embedded(impl->text.fit),
@@ -266,8 +288,11 @@ Calibrator::convert(std::span<const uint64_t> layers,
   for (uint64_t layer = 0; layer < impl->layerCount(); ++layer) {
     for (HiddenStates *part : streams.all())
       impl->attention(*part, layer);
-    if (std::binary_search(layers.begin(), layers.end(), layer)) {
-      const LayerFit fit = impl->convertLayer(layer, streams);
+    const auto choice = std::lower_bound(
+        layers.begin(), layers.end(), layer,
+        [](const LayerChoice &a, uint64_t b) { return a.layer < b; });
+    if (choice != layers.end() && choice->layer == layer) {
+      const LayerFit fit = impl->convertLayer(*choice, streams);
       NormedEmbeddings embeddings(impl->checkpoint, layer);
       CalibratedRows rows(fit.rows, embeddings, impl->text.rowIds, impl->width);
       onLayer(
@@ -276,7 +301,7 @@ Calibrator::convert(std::span<const uint64_t> layers,
       for (HiddenStates *part : streams.converted())
         impl->feedForward(*part, layer);
     }
-    if (layer == layers.back())
+    if (layer == layers.back().layer)
       streams.endDense();
     for (HiddenStates *part : streams.dense())
       impl->feedForward(*part, layer);

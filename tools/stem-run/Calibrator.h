@@ -32,6 +32,12 @@ struct CalibrationOptions {
   bool isOneLayerHeld = false;
 };
 
+/// A layer to convert.
+struct LayerChoice {
+  uint64_t layer = 0;
+  int64_t rank = 0; ///< of its low-rank term; 0: none
+};
+
 /// What a finished layer is written from; it holds while the callback runs.
 struct ConvertedLayer {
   const CalibratedLayer &figures;
@@ -60,10 +66,16 @@ public:
   };
   Sensitivities measureSensitivities(const std::function<void(double)> &done);
 
+  /// For each of `layers` (rising), LayerFitter::rankGains on a sample of `fit`
+  /// in the dense model.
+  std::vector<std::vector<double>>
+  measureRankGains(std::span<const uint64_t> layers,
+                   const std::function<void(double)> &done);
+
   /// Converts `layers` (rising). Gives the negative log-likelihoods of the
   /// places of `check` afterwards, 0 where none is predicted.
   std::vector<float>
-  convert(std::span<const uint64_t> layers,
+  convert(std::span<const LayerChoice> layers,
           const std::function<void(const ConvertedLayer &)> &onLayer,
           const std::function<void(double)> &done);
 

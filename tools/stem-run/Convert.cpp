@@ -62,6 +62,7 @@ private:
                  const std::function<void(uint64_t)> &onBytes);
   void writeInitialTables();
   void writeCalibrated();
+  uint64_t rankOf(uint64_t layer) const;
   std::vector<TensorInfo> fittedMatrices(uint64_t layer) const;
   std::span<const int32_t> selectedIds() const;
   std::optional<TensorInfo> selectedTensor(uint64_t layer) const;
@@ -77,6 +78,7 @@ private:
   TypeChoice types;
   std::unique_ptr<Calibration> calibration; ///< null: rows need no text
   std::vector<uint64_t> layers;
+  std::vector<int64_t> ranks; ///< of the layers' low-rank terms
   GraphConversion graph;
   DType rowType;
   std::vector<std::string> leftOut;
@@ -101,8 +103,10 @@ Convert::Convert(const ConvertArguments &arguments)
       writer(arguments.out,
              {.force = arguments.force, .source = arguments.source}),
       checkpoint(openModel(arguments.source)), types(checkpoint, std::nullopt),
-      calibration(makeCalibration()), layers(choose()), graph(makeGraph()),
-      rowType(chooseRowType(layers.front())),
+      calibration(makeCalibration()), layers(choose()),
+      ranks(isCalibrated() ? calibration->chooseRanks(layers)
+                           : std::vector<int64_t>(layers.size())),
+      graph(makeGraph()), rowType(chooseRowType(layers.front())),
       leftOut(tensorsLeftOut(checkpoint)) {}
 
 std::unique_ptr<Calibration> Convert::makeCalibration() const {
@@ -275,6 +279,12 @@ void Convert::declareTables() {
   }
 }
 
+uint64_t Convert::rankOf(uint64_t layer) const {
+  const auto place = std::lower_bound(layers.begin(), layers.end(), layer);
+  return static_cast<uint64_t>(
+      ranks[static_cast<size_t>(place - layers.begin())]);
+}
+
 /// What calibration fits beside the rows: the factors of the low-rank term, if
 /// there is one, and W_down.
 std::vector<TensorInfo> Convert::fittedMatrices(uint64_t layer) const {
@@ -284,7 +294,7 @@ std::vector<TensorInfo> Convert::fittedMatrices(uint64_t layer) const {
   TensorInfo down =
       checkpoint.tensors().get(checkpoint.weights().layers[layer].downProj);
   const DType type = types.typeOf(down);
-  const uint64_t rank = static_cast<uint64_t>(arguments.calibration.rank);
+  const uint64_t rank = rankOf(layer);
   std::vector<TensorInfo> matrices;
   if (rank > 0) {
     matrices.push_back({layerTensorName(layer, "mlp.up_mix.a.weight"),
@@ -426,8 +436,11 @@ void Convert::writeCalibrated() {
     Progress progress("copying", static_cast<double>(bytesToWrite));
     writeDense(progress);
   }
+  std::vector<LayerChoice> choices;
+  for (size_t i = 0; i < layers.size(); ++i)
+    choices.push_back({layers[i], ranks[i]});
   size_t next = 0;
-  calibration->convert(layers, [&](const ConvertedLayer &layer) {
+  calibration->convert(choices, [&](const ConvertedLayer &layer) {
     writeRows(tables[next++], layer.rows, [](uint64_t) {});
     writer.write(std::as_bytes(selectedIds()));
     writeFittedMatrices(layer);
@@ -440,6 +453,9 @@ void Convert::writeFittedMatrices(const ConvertedLayer &layer) {
     values = {layer.lowRank->a(), layer.lowRank->b(), layer.down};
   const std::vector<TensorInfo> matrices = fittedMatrices(layer.figures.layer);
   for (size_t i = 0; i < matrices.size(); ++i) {
+    if (values[i].size() != matrices[i].elements())
+      fail("{}: {} values were fitted, {} are declared", matrices[i].name,
+           values[i].size(), matrices[i].elements());
     std::vector<std::byte> bytes(matrices[i].bytes);
     encodeChecked(matrices[i].name, matrices[i].dtype, values[i], bytes.data(),
                   rounding, "convert fewer layers or give more text");

@@ -9,6 +9,8 @@
 
 #include "CalibrationSources.h"
 
+#include <charconv>
+
 using namespace stem;
 
 namespace {
@@ -42,6 +44,7 @@ void refuseForOtherInit(const ConvertArguments &arguments) {
   };
   const CalibrationArguments &calibration = arguments.calibration;
   refuse(calibration.rank > 0, "--mix-rank");
+  refuse(calibration.flops > 0, "--flops");
   refuse(!calibration.text.files.empty(), "--calibrate");
   refuse(calibration.isOneRow, "--rows=mean");
   refuse(calibration.denseBelow > 0, "--dense-below");
@@ -76,6 +79,22 @@ void addRowOptions(CLI::App &command, ConvertArguments &arguments) {
       ->type_name("TYPE");
 }
 
+/// "20%" or "0.2".
+double parseShare(const std::string &text) {
+  double value = 0;
+  const char *end = text.data() + text.size();
+  const auto [rest, code] = std::from_chars(text.data(), end, value);
+  const bool isPercent = code == std::errc() && rest + 1 == end && *rest == '%';
+  if (isPercent)
+    value /= 100;
+  if (code != std::errc() || (rest != end && !isPercent) || !(value > 0) ||
+      value > 1)
+    throw UsageError(fmt::format("--flops={}: give a share above 0 and up to "
+                                 "100%, like 20% or 0.2",
+                                 text));
+  return value;
+}
+
 void addCalibrationOptions(CLI::App &command, CalibrationArguments &arguments) {
   addCalibrationTextOptions(command, arguments.text);
   command
@@ -98,11 +117,20 @@ void addCalibrationOptions(CLI::App &command, CalibrationArguments &arguments) {
                   "(default: what is available)")
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true))
       ->type_name("BYTES");
+  CLI::Option *rank =
+      command
+          .add_option("--mix-rank", arguments.rank,
+                      "Rank of a low-rank map of the hidden state that is "
+                      "added to the rows (default: 0, none)")
+          ->check(CLI::Range(int64_t(0), int64_t(1) << 20));
   command
-      .add_option("--mix-rank", arguments.rank,
-                  "Rank of a low-rank map of the hidden state that is added "
-                  "to the rows (default: 0, none)")
-      ->check(CLI::Range(int64_t(0), int64_t(1) << 20));
+      .add_option_function<std::string>(
+          "--flops",
+          [&](const std::string &text) { arguments.flops = parseShare(text); },
+          "Such maps, of the ranks that serve best, for this share of the "
+          "multiply-adds of the replaced matrices, like 20%")
+      ->excludes(rank)
+      ->type_name("SHARE");
 }
 
 } // namespace

@@ -10,11 +10,10 @@
 #include "EngineMemory.h"
 #include "TableRows.h"
 
-#include "stem/Calibration/LowRankFit.h"
-
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
+#include <numeric>
 
 using namespace stem;
 
@@ -203,10 +202,9 @@ RowFit LayerFitter::fitRows(const Layer &layer, const HiddenStates &fit) {
   return RowFit::perId(statistics(layer, fit), d, read);
 }
 
-/// Fits M to what leave-one-out rows leave of the up-projection.
-LowRankTerm LayerFitter::fitLowRank(const Layer &layer, const RowFit &rows,
-                                    const HiddenStates &fit) {
-  LowRankFit sums(runner.context(), f, d, layer.name());
+/// Fits M, of any rank, to what leave-one-out rows leave of the up-projection.
+void LayerFitter::solveLowRank(const Layer &layer, const RowFit &rows,
+                               const HiddenStates &fit, LowRankFit &sums) {
   for (const TokenStream::Step &step : fit.stream().steps) {
     taps(layer, fit, step);
     auto counted = fit.counted(step);
@@ -226,6 +224,12 @@ LowRankTerm LayerFitter::fitLowRank(const Layer &layer, const RowFit &rows,
   for (float &norm : norms)
     norm = std::sqrt(norm);
   sums.solve(norms);
+}
+
+LowRankTerm LayerFitter::fitLowRank(const Layer &layer, const RowFit &rows,
+                                    const HiddenStates &fit) {
+  LowRankFit sums(runner.context(), f, d, layer.name());
+  solveLowRank(layer, rows, fit, sums);
   const int64_t rank = layer.options.rank;
   std::vector<float> a(static_cast<size_t>(f * rank));
   std::vector<float> b(static_cast<size_t>(rank * d));
@@ -412,6 +416,20 @@ LayerFit LayerFitter::fit(uint64_t layer, const LayerText &fit,
   figures.shrinkage = rows->shrinkage();
   std::vector<float> down = refitDown(work, *rows, fit, choose, figures);
   return {figures, std::move(*rows), std::move(lowRank), std::move(down)};
+}
+
+std::vector<double> LayerFitter::rankGains(uint64_t layer,
+                                           const HiddenStates &fit,
+                                           const LayerFitOptions &options) {
+  const Layer work{layer, options};
+  const RowFit rows = fitRows(work, fit);
+  LowRankFit sums(runner.context(), f, d, work.name());
+  solveLowRank(work, rows, fit, sums);
+  std::vector<double> gains(sums.gains().begin(), sums.gains().end());
+  const double all = std::accumulate(gains.begin(), gains.end(), 0.0);
+  for (double &gain : gains)
+    gain = all > 0 ? gain / all : 0;
+  return gains;
 }
 
 void LayerFitter::propagate(const LayerFit &layer, HiddenStates &states,

@@ -11,6 +11,7 @@
 #include "HiddenStates.h"
 #include "LayerRunner.h"
 
+#include "stem/Calibration/LowRankFit.h"
 #include "stem/Calibration/LowRankTerm.h"
 #include "stem/Calibration/NormalEquations.h"
 #include "stem/Calibration/RowFit.h"
@@ -75,6 +76,11 @@ public:
   LayerFit fit(uint64_t layer, const LayerText &fit, const LayerText &choose,
                const LayerFitOptions &options);
 
+  /// What each rank of a low-rank term, from 1 on, would take off the weighted
+  /// error of the rows, as a share of what the full rank takes off; falling.
+  std::vector<double> rankGains(uint64_t layer, const HiddenStates &fit,
+                                const LayerFitOptions &options);
+
   /// Runs the layer's FFN as converted. `leaveOneOut`: on the text that it was
   /// fitted to.
   void propagate(const LayerFit &layer, HiddenStates &states,
@@ -92,6 +98,8 @@ private:
   void keepMatrix(const Layer &layer, std::span<const int32_t> rows);
   RowFit fitRows(const Layer &layer, const HiddenStates &fit);
   RowStatistics statistics(const Layer &layer, const HiddenStates &fit);
+  void solveLowRank(const Layer &layer, const RowFit &rows,
+                    const HiddenStates &fit, LowRankFit &sums);
   LowRankTerm fitLowRank(const Layer &layer, const RowFit &rows,
                          const HiddenStates &fit);
   void chooseShrinkage(const Layer &layer, RowFit &rows,

@@ -46,8 +46,11 @@ struct Bench {
 
   Conversion convert(std::vector<uint64_t> layers) {
     Conversion result;
+    std::vector<LayerChoice> choices;
+    for (uint64_t layer : layers)
+      choices.push_back({layer});
     const std::vector<float> losses = calibrator.convert(
-        layers,
+        choices,
         [&](const ConvertedLayer &layer) {
           Layer &kept = result.layers[layer.figures.layer];
           kept.figures = layer.figures;
@@ -222,7 +225,7 @@ TEST_P(CalibratorTest, RowsAreFittedOrThePrior) {
 
   std::vector<float> part(7 * kWide);
   bench.calibrator.convert(
-      std::vector<uint64_t>{0},
+      std::vector<LayerChoice>{{0}},
       [&](const ConvertedLayer &again) { again.rows.fill(86, 7, part.data()); },
       [](double) {});
   EXPECT_TRUE(sameBits(part, std::span(wanted).subspan(86 * kWide, part.size()),
