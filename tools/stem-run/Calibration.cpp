@@ -171,6 +171,19 @@ void Calibration::printPlan(const CalibrationPlan &plan) const {
               text.rowIds.size(), fitPasses(mostRank()), plan.describe());
 }
 
+void Calibration::printEstimate(uint64_t converted, bool measuresLayers) const {
+  const CalibrationSizes sizes = calibrationSizes(text, runner, mostRank());
+  CalibrationWork work;
+  work.layers = static_cast<int64_t>(checkpoint.config().layerCount());
+  work.converted = static_cast<int64_t>(converted);
+  work.measuresLayers = measuresLayers || arguments.flops > 0;
+  work.sample = std::min(sizes.fit, CalibrationOptions().sensitivityTokens);
+  const double seconds =
+      estimateSeconds(sizes, work, calibrator->secondsPerPlace());
+  printStderr("calibration: about {} for {} layers{}\n", formatSeconds(seconds),
+              converted, work.measuresLayers ? ", sensitivities included" : "");
+}
+
 void Calibration::measureSensitivities() {
   if (sensitivities)
     return;

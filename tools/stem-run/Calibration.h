@@ -42,6 +42,10 @@ public:
   Calibration(const Checkpoint &checkpoint,
               const CalibrationArguments &arguments);
 
+  /// Says how long it will take to convert so many layers, and to measure
+  /// which.
+  void printEstimate(uint64_t converted, bool measuresLayers) const;
+
   /// Ids that keep the up-projection, rising.
   std::span<const int32_t> selectedIds() const { return selected; }
 

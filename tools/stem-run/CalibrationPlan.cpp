@@ -81,3 +81,23 @@ CalibrationPlan stem::planCalibration(const ModelConfig &config,
 /// Rows, W_down, and what the layer above sees; with a low-rank term also the
 /// rows before it, and the term.
 int64_t stem::fitPasses(int64_t rank) { return rank > 0 ? 5 : 3; }
+
+double stem::estimateSeconds(const CalibrationSizes &sizes,
+                             const CalibrationWork &work,
+                             double secondsPerPlace) {
+  // A fit's passes in dense layers' worth, with its sums; measured on models of
+  // 135 million parameters.
+  const double fit = sizes.rank > 0 ? 12 : 7;
+  const double layers = static_cast<double>(work.layers);
+  const double converted = static_cast<double>(work.converted);
+  const double all =
+      static_cast<double>(sizes.fit + sizes.choose + sizes.check);
+  // The dense model runs beside the converted one.
+  double places = 2 * layers * all +
+                  converted * fit * static_cast<double>(sizes.fit) +
+                  layers * static_cast<double>(sizes.check);
+  if (work.measuresLayers)
+    places += layers * (1 + 7) * static_cast<double>(work.sample) +
+              layers * (layers + 1) / 2 * static_cast<double>(sizes.choose);
+  return places * secondsPerPlace;
+}

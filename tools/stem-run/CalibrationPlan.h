@@ -56,6 +56,18 @@ CalibrationPlan planCalibration(const ModelConfig &config,
 /// Passes over the text to fit, by a layer that is converted.
 int64_t fitPasses(int64_t rank);
 
+/// What will be done with the model's layers.
+struct CalibrationWork {
+  int64_t layers = 0, converted = 0;
+  bool measuresLayers = false; ///< sensitivities
+  int64_t sample = 0;          ///< places of the text that they are fitted on
+};
+
+/// Seconds, from those that a place takes in a dense layer. Within a factor of
+/// two: fits have other bounds than layers.
+double estimateSeconds(const CalibrationSizes &sizes,
+                       const CalibrationWork &work, double secondsPerPlace);
+
 } // namespace stem
 
 #endif // STEM_TOOLS_STEM_RUN_CALIBRATIONPLAN_H

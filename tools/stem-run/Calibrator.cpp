@@ -7,6 +7,8 @@
 
 #include "Calibrator.h"
 
+#include "Progress.h"
+
 #include <algorithm>
 #include <numeric>
 #include <optional>
@@ -207,6 +209,21 @@ double stem::meanLoss(const TokenStream &stream,
     ++scored;
   }
   return sum / static_cast<double>(scored);
+}
+
+double Calibrator::secondsPerPlace() {
+  TokenStream one = sampleOf(impl->text.choose, 1);
+  HiddenStates states = impl->embedded(one);
+  const auto run = [&] {
+    const Stopwatch watch;
+    impl->attention(states, 0);
+    impl->feedForward(states, 0);
+    return watch.seconds();
+  };
+  run(); // reads the weights
+  const double seconds = run();
+  impl->leaveLayer(0);
+  return seconds / static_cast<double>(one.places());
 }
 
 Calibrator::Sensitivities

@@ -54,6 +54,9 @@ public:
              const CalibrationText &text, const CalibrationOptions &options);
   ~Calibrator();
 
+  /// What a place takes in a dense layer, measured on one step.
+  double secondsPerPlace();
+
   /// What each layer's conversion alone adds to the mean negative
   /// log-likelihood of `choose`; dense in the end is `base`. Rows are fitted to
   /// a sample of `fit`, with k = 4, W_down with the ridge 0.01, no low-rank

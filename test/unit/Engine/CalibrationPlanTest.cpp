@@ -100,6 +100,28 @@ TEST(CalibrationPlan, Qwen4BWithALowRankTerm) {
   EXPECT_LE(plan.total(), 8 * GB);
 }
 
+/// Each part of the work adds to the estimate, which grows with a place's cost.
+TEST(CalibrationPlan, Estimate) {
+  Llama model;
+  CalibrationWork work{.layers = 16, .converted = 5};
+  const auto seconds = [&](double place = 1e-6) {
+    return estimateSeconds(model.sizes, work, place);
+  };
+  const double plain = seconds();
+  EXPECT_GT(plain, 2 * 16 * 44'000 * 1e-6);
+  EXPECT_LT(plain, 10 * 16 * 44'000 * 1e-6);
+  EXPECT_DOUBLE_EQ(seconds(2e-6), 2 * plain);
+  work.measuresLayers = true;
+  work.sample = 16'384;
+  const double measured = seconds();
+  EXPECT_GT(measured, plain);
+  model.sizes.rank = 64;
+  EXPECT_GT(seconds(), measured);
+  model.sizes.rank = 0;
+  work.converted = 6;
+  EXPECT_GT(seconds(), measured);
+}
+
 TEST(CalibrationPlan, SumsDoNotOverflow) {
   Qwen model;
   model.sizes.weights = model.sizes.oneLayerWeights = INT64_MAX - 1;
