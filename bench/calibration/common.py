@@ -20,7 +20,7 @@ RESAMPLES = 2000
 
 
 class Failed(Exception):
-    """stem-run gave an error; the message is what it printed."""
+    """A program gave an error; the message is what it printed."""
 
 
 def text(register, part):
@@ -32,10 +32,20 @@ def text(register, part):
 
 def stem_run(*arguments):
     """Runs it with --json and returns its result."""
-    line = [os.environ.get("STEM_RUN", "stem-run"), *map(str, arguments),
-            "--json"]
-    done = subprocess.run(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                          text=True)
+    return run_program(os.environ.get("STEM_RUN", "stem-run"), *arguments,
+                       "--json")
+
+
+def compressed_dense(*arguments):
+    """The program of bench/compressed_dense, which lies beside stem-run."""
+    folder = os.path.dirname(os.environ.get("STEM_RUN", ""))
+    return run_program(os.path.join(folder, "compressed_dense"), *arguments)
+
+
+def run_program(*line):
+    """The JSON that it prints."""
+    done = subprocess.run([*map(str, line)], stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True)
     if done.returncode != 0:
         errors = [part for part in done.stderr.splitlines()
                   if part.startswith("error") or "not expected" in part]

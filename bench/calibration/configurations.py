@@ -6,17 +6,21 @@ import collections
 
 # Options of stem-run convert beside the texts; calibrated ones are repeated for
 # every seed (--calibrate-seed). A configuration with `layers_of` converts the
-# layers that the result of that name and seed has.
+# layers that the result of that name and seed has. With `is_dense` they are
+# options of compressed_dense, which makes a dense model of fewer FLOPs.
 Configuration = collections.namedtuple(
-    "Configuration", "name options seeds layers_of", defaults=((0,), None))
+    "Configuration", "name options seeds layers_of is_dense",
+    defaults=((0,), None, False))
 
 MAIN_SEEDS = (0, 1, 2)
 TOKENS = 200_000
 
 
-def calibrated(name, *options, seeds=(0,), tokens=TOKENS, layers_of=None):
+def calibrated(name, *options, seeds=(0,), tokens=TOKENS, layers_of=None,
+               is_dense=False):
     return Configuration(
-        name, [f"--calibrate-tokens={tokens}", *options], seeds, layers_of)
+        name, [f"--calibrate-tokens={tokens}", *options], seeds, layers_of,
+        is_dense)
 
 
 TEN = "ten, rank 0"  # the run whose layers others share
@@ -43,9 +47,12 @@ CONFIGURATIONS = [
     *(calibrated(f"ten, one row, rank {rank}", "--rows=mean",
                  f"--mix-rank={rank}", layers_of=TEN)
       for rank in (0, 64, 128)),
-    # d_ff pruned, and whole blocks dropped, at equal arithmetic.
-    calibrated("ten, pruned", "--baseline=prune", layers_of=TEN),
-    calibrated("blocks dropped", "--baseline=drop", layers_of=TEN),
+    # d_ff pruned, and whole blocks dropped, at equal arithmetic: ten
+    # up-projections of SmolLM2-135M are two and a half blocks.
+    calibrated("ten, pruned", "--method=prune", layers_of=TEN, is_dense=True),
+    *(calibrated(f"{blocks} blocks dropped", "--method=drop",
+                 f"--blocks={blocks}", is_dense=True)
+      for blocks in (2, 3)),
     # Ids seen fewer times than this keep the matrix.
     *(calibrated(f"ten, dense below {count}", f"--dense-below={count}",
                  layers_of=TEN)

@@ -14,13 +14,13 @@ HEAD = ["configuration", "seed", *common.REGISTERS, "ratio (95 %)",
 
 def cost_cells(entry, dense):
     """FLOPs saved in the model's linear layers and of the up-projections that
-    were replaced, sizes and time."""
+    were replaced (none where whole blocks went), sizes and time."""
     before, after = entry["before"], entry["after"]
     saved = before["flops_per_token"] - after["flops_per_token"]
-    replaced = (2 * dense["hidden_size"] * dense["intermediate_size"]
-                * len(entry["layers"]))
+    up = 2 * dense["hidden_size"] * dense["intermediate_size"]
     return [f"{100 * saved / before['flops_per_token']:.1f} %",
-            f"{100 * saved / replaced:.0f} %",
+            (f"{100 * saved / (up * len(entry['layers'])):.0f} %"
+             if entry["layers"] else ""),
             f"{entry['folder_bytes'] / 1e9:.2f}",
             f"{after['bytes_read_per_token'] / 1e6:.1f}",
             f"{entry['seconds'] / 60:.1f}"]

@@ -51,16 +51,22 @@ def convert(model, out, configuration, seed, layers):
     if layers is not None:
         options.append("--layers=" + ",".join(map(str, layers)))
     start = time.monotonic()
-    result = common.stem_run("convert", model, out, "--force", *options)
+    if configuration.is_dense:
+        result = common.compressed_dense(model, out, "--force", *options)
+    else:
+        result = common.stem_run("convert", model, out, "--force", *options)
     calibration = result.get("calibration") or {}
     return {"options": options, "seconds": time.monotonic() - start,
-            "layers": result.get("converted"),
+            "layers": result.get("converted", result.get("layers")),
+            "blocks": result.get("blocks"),
             "before": total_cost(result["before"]),
             "after": total_cost(result["after"]),
             "sensitivity_seconds": result.get("sensitivity_seconds"),
             "calibration": calibration,
             "peak_bytes": result["peak_bytes"],
-            "folder_bytes": folder_bytes(out)}
+            # Columns that were pruned are in the folder as zeros.
+            "folder_bytes": (folder_bytes(out)
+                             - result.get("bytes_of_zero_columns", 0))}
 
 
 def run(model, configuration, seed, results, keep):
