@@ -7,8 +7,6 @@
 
 #include "BlockDropper.h"
 
-#include "DownRefit.h"
-
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -85,26 +83,26 @@ void BlockDropper::taps(uint64_t block, std::span<const uint64_t> dropped,
     lacks[i] -= hidden[i];
 }
 
-RefittedBlock BlockDropper::refit(uint64_t block,
-                                  std::span<const uint64_t> dropped,
-                                  const HiddenStates &fit,
-                                  const HiddenStates &choose,
-                                  std::span<const double> ridges) {
+ChangedLayer BlockDropper::refit(uint64_t block,
+                                 std::span<const uint64_t> dropped,
+                                 const LayerText &fit, const LayerText &choose,
+                                 std::span<const double> ridges) {
   DownRefit refit(runner, checkpoint.config(), block);
-  for (const TokenStream::Step &step : fit.stream().steps) {
-    taps(block, dropped, fit, step);
-    refit.addFit(fit.stream().step(step).sequences, product.data(),
+  for (const TokenStream::Step &step : fit.states.stream().steps) {
+    taps(block, dropped, fit.states, step);
+    addCarry(fit, step, d, lacks.data());
+    refit.addFit(fit.states.stream().step(step).sequences, product.data(),
                  lacks.data());
   }
-  for (const TokenStream::Step &step : choose.stream().steps) {
-    taps(block, dropped, choose, step);
+  for (const TokenStream::Step &step : choose.states.stream().steps) {
+    taps(block, dropped, choose.states, step);
     std::copy_n(lacks.data(), step.count * d, middle.data());
-    refit.addChoose(choose.stream().step(step).sequences, product.data(),
+    addCarry(choose, step, d, lacks.data());
+    refit.addChoose(choose.states.stream().step(step).sequences, product.data(),
                     lacks.data(), middle.data());
   }
-  DownRefit::Result fitted = refit.solve(ridges);
-  RefittedBlock result{
-      block, fitted.ridge, fitted.errorBefore, fitted.errorAfter, {}};
+  const DownRefit::Result fitted = refit.solve(ridges);
+  ChangedLayer result{fitted.ridge, fitted.errorBefore, fitted.errorAfter, {}};
   result.down.resize(fitted.update.size());
   checkpoint.tensors().readF32(checkpoint.weights().layers[block].downProj, 0,
                                static_cast<uint64_t>(d), result.down.data());

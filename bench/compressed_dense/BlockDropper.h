@@ -8,6 +8,7 @@
 #ifndef STEM_BENCH_COMPRESSED_DENSE_BLOCKDROPPER_H
 #define STEM_BENCH_COMPRESSED_DENSE_BLOCKDROPPER_H
 
+#include "ChangedLayer.h"
 #include "StatesRunner.h"
 
 #include <cstdint>
@@ -27,15 +28,6 @@ struct DroppedBlock {
   std::vector<double> candidates;
 };
 
-/// W_down of a block whose next ones are gone, fitted to what they gave.
-struct RefittedBlock {
-  uint64_t block = 0;
-  double ridge = 0; ///< 0: every one made it worse, W_down stays
-  /// Of the dropped blocks' output, before and after.
-  double errorBefore = 0, errorAfter = 0;
-  std::vector<float> down; ///< d x F
-};
-
 class BlockDropper {
 public:
   BlockDropper(const Checkpoint &checkpoint, LayerRunner &runner);
@@ -44,11 +36,10 @@ public:
   std::vector<DroppedBlock> choose(const TokenStream &stream, uint64_t count,
                                    const std::function<void(double)> &done);
 
-  /// `states` of both texts lie behind the attention of `block`; `dropped`
-  /// follow it.
-  RefittedBlock refit(uint64_t block, std::span<const uint64_t> dropped,
-                      const HiddenStates &fit, const HiddenStates &choose,
-                      std::span<const double> ridges);
+  /// W_down of `block`, fitted to what the `dropped` ones right above it gave.
+  ChangedLayer refit(uint64_t block, std::span<const uint64_t> dropped,
+                     const LayerText &fit, const LayerText &choose,
+                     std::span<const double> ridges);
 
 private:
   void taps(uint64_t block, std::span<const uint64_t> dropped,

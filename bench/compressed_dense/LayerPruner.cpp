@@ -7,8 +7,6 @@
 
 #include "LayerPruner.h"
 
-#include "DownRefit.h"
-
 #include "stem/Support/Error.h"
 
 #include <algorithm>
@@ -71,16 +69,15 @@ void LayerPruner::split(uint64_t layer, std::span<const uint8_t> isKept,
   runner.product(layer, rest.data(), count, lacks.data());
 }
 
-PrunedLayer LayerPruner::prune(uint64_t layer, const HiddenStates &fit,
-                               const HiddenStates &choose, int64_t columns,
-                               std::span<const double> ridges) {
-  PrunedLayer result;
-  result.layer = layer;
+ChangedLayer LayerPruner::prune(uint64_t layer, const LayerText &fit,
+                                const LayerText &choose, int64_t columns,
+                                std::span<const double> ridges) {
+  ChangedLayer result;
   std::vector<float> &down = result.down;
   down.resize(static_cast<size_t>(d * f));
   checkpoint.tensors().readF32(checkpoint.weights().layers[layer].downProj, 0,
                                static_cast<uint64_t>(d), down.data());
-  const std::vector<double> values = importance(layer, down, fit);
+  const std::vector<double> values = importance(layer, down, fit.states);
   std::vector<size_t> order(values.size());
   std::iota(order.begin(), order.end(), 0);
   std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
@@ -91,21 +88,20 @@ PrunedLayer LayerPruner::prune(uint64_t layer, const HiddenStates &fit,
     isKept[order[static_cast<size_t>(i)]] = 1;
 
   DownRefit refit(runner, checkpoint.config(), layer);
-  const auto sequences = [](const HiddenStates &states,
-                            const TokenStream::Step &step) {
-    return states.stream().step(step).sequences;
-  };
   if (!ridges.empty())
-    for (const TokenStream::Step &step : fit.stream().steps) {
-      taps(layer, fit, step);
+    for (const TokenStream::Step &step : fit.states.stream().steps) {
+      taps(layer, fit.states, step);
       split(layer, isKept, step.count);
-      refit.addFit(sequences(fit, step), product.data(), lacks.data());
+      addCarry(fit, step, d, lacks.data());
+      refit.addFit(fit.states.stream().step(step).sequences, product.data(),
+                   lacks.data());
     }
-  for (const TokenStream::Step &step : choose.stream().steps) {
-    taps(layer, choose, step);
+  for (const TokenStream::Step &step : choose.states.stream().steps) {
+    taps(layer, choose.states, step);
     split(layer, isKept, step.count);
-    refit.addChoose(sequences(choose, step), product.data(), lacks.data(),
-                    output.data());
+    addCarry(choose, step, d, lacks.data());
+    refit.addChoose(choose.states.stream().step(step).sequences, product.data(),
+                    lacks.data(), output.data());
   }
   const DownRefit::Result fitted = refit.solve(ridges);
   result.ridge = fitted.ridge;

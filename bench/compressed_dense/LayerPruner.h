@@ -8,8 +8,7 @@
 #ifndef STEM_BENCH_COMPRESSED_DENSE_LAYERPRUNER_H
 #define STEM_BENCH_COMPRESSED_DENSE_LAYERPRUNER_H
 
-#include "HiddenStates.h"
-#include "LayerRunner.h"
+#include "ChangedLayer.h"
 
 #include <cstdint>
 #include <span>
@@ -17,25 +16,16 @@
 
 namespace stem {
 
-struct PrunedLayer {
-  uint64_t layer = 0;
-  double ridge = 0; ///< 0: W_down is only cut
-  /// Squared error of the FFN's output over that of the output itself, before
-  /// and after W_down was fitted again.
-  double errorBefore = 0, errorAfter = 0;
-  std::vector<float> down; ///< d x F, 0 in the columns that are gone
-};
-
 /// Keeps the columns of d_ff that count most for a layer's output on hidden
 /// states behind its attention, and fits W_down again to what the others gave.
 class LayerPruner {
 public:
   LayerPruner(const Checkpoint &checkpoint, LayerRunner &runner);
 
-  /// `ridges` empty: W_down is only cut.
-  PrunedLayer prune(uint64_t layer, const HiddenStates &fit,
-                    const HiddenStates &choose, int64_t columns,
-                    std::span<const double> ridges);
+  /// W_down has 0 in the columns that are gone. `ridges` empty: it is only cut.
+  ChangedLayer prune(uint64_t layer, const LayerText &fit,
+                     const LayerText &choose, int64_t columns,
+                     std::span<const double> ridges);
 
 private:
   void taps(uint64_t layer, const HiddenStates &states,

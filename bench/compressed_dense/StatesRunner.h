@@ -15,6 +15,8 @@
 #include "stem/Model/ModelConfig.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <optional>
 #include <vector>
 
 namespace stem {
@@ -31,6 +33,12 @@ public:
                         [&](const TokenStream::Step &step, float *out) {
                           runner.embed(stream.step(step).ids, out);
                         });
+  }
+
+  void copyTo(std::optional<HiddenStates> &copy,
+              const HiddenStates &states) const {
+    copy.emplace(states.stream(), width, std::filesystem::path());
+    copy->copyFrom(states);
   }
 
   void attention(HiddenStates &states, uint64_t layer) {

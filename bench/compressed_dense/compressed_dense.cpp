@@ -27,6 +27,7 @@
 #include <charconv>
 #include <cmath>
 #include <numeric>
+#include <optional>
 
 using namespace stem;
 namespace fs = std::filesystem;
@@ -81,8 +82,11 @@ private:
   std::vector<uint64_t> layersToPrune() const;
   int64_t columnsToKeep() const;
   double denseLoss();
-  void prune();
-  void drop();
+  void chooseBlocks();
+  void compress();
+  std::vector<float> change(uint64_t layer, const LayerText &fit,
+                            const LayerText &choose);
+  bool isChanged(uint64_t layer) const;
   std::span<const uint64_t> droppedAfter(uint64_t block) const;
   ModelCost costAfter() const;
   Json methodJson() const;
@@ -101,6 +105,8 @@ private:
   CalibrationText text;
   LayerRunner runner;
   StatesRunner states;
+  LayerPruner pruner;
+  BlockDropper dropper;
   ChangedModel model;
   std::vector<uint64_t> droppedBlocks; ///< rising
   Json figures = Json::array();        ///< of each layer that was changed
@@ -115,7 +121,8 @@ CompressedDense::CompressedDense(const Arguments &arguments)
       pruned(layersToPrune()), columns(columnsToKeep()),
       text(gatherCalibrationText(checkpoint, options,
                                  engineOptions(arguments.compile))),
-      runner(checkpoint, runnerOptions()), states(runner, checkpoint.config()) {
+      runner(checkpoint, runnerOptions()), states(runner, checkpoint.config()),
+      pruner(checkpoint, runner), dropper(checkpoint, runner) {
   model.layers.resize(checkpoint.config().layerCount());
   std::iota(model.layers.begin(), model.layers.end(), 0);
 }
@@ -179,33 +186,6 @@ double CompressedDense::denseLoss() {
   return result;
 }
 
-/// Layers in their order, each on the states that those below it give as
-/// pruned.
-void CompressedDense::prune() {
-  LayerPruner pruner(checkpoint, runner);
-  Progress progress("pruning", static_cast<double>(model.layers.size()));
-  HiddenStates fit = states.embedded(text.fit);
-  HiddenStates choose = states.embedded(text.choose);
-  HiddenStates check = states.embedded(text.check);
-  for (const uint64_t layer : model.layers) {
-    for (HiddenStates *part : {&fit, &choose, &check})
-      states.attention(*part, layer);
-    if (std::binary_search(pruned.begin(), pruned.end(), layer)) {
-      PrunedLayer result = pruner.prune(layer, fit, choose, columns, ridges());
-      runner.replaceDown(layer, result.down);
-      figures.push_back({{"layer", layer},
-                         {"ridge", result.ridge},
-                         {"error_before_refit", result.errorBefore},
-                         {"error_after_refit", result.errorAfter}});
-      model.down[layer] = std::move(result.down);
-    }
-    for (HiddenStates *part : {&fit, &choose, &check})
-      states.feedForward(*part, layer);
-    progress.update(static_cast<double>(layer + 1));
-  }
-  loss = states.loss(check);
-}
-
 /// Blocks that are gone right above this one.
 std::span<const uint64_t> CompressedDense::droppedAfter(uint64_t block) const {
   const auto first =
@@ -217,45 +197,87 @@ std::span<const uint64_t> CompressedDense::droppedAfter(uint64_t block) const {
   return {first, last};
 }
 
-/// The blocks are chosen as they are. Then the one below a gap learns what the
-/// gap gave, from the lowest gap on.
-void CompressedDense::drop() {
-  BlockDropper dropper(checkpoint, runner);
-  {
-    Progress progress("sensitivities", 1);
-    for (const DroppedBlock &round :
-         dropper.choose(text.choose, arguments.blocks,
-                        [&](double part) { progress.update(part); })) {
-      std::erase(model.layers, round.block);
-      droppedBlocks.push_back(round.block);
-      rounds.push_back({{"block", round.block},
-                        {"sensitivity", round.sensitivity},
-                        {"blocks", round.left},
-                        {"sensitivities", round.candidates}});
-    }
-    std::sort(droppedBlocks.begin(), droppedBlocks.end());
+/// The blocks are chosen as they are, before any W_down is fitted.
+void CompressedDense::chooseBlocks() {
+  Progress progress("sensitivities", 1);
+  for (const DroppedBlock &round :
+       dropper.choose(text.choose, arguments.blocks,
+                      [&](double part) { progress.update(part); })) {
+    std::erase(model.layers, round.block);
+    droppedBlocks.push_back(round.block);
+    rounds.push_back({{"block", round.block},
+                      {"sensitivity", round.sensitivity},
+                      {"blocks", round.left},
+                      {"sensitivities", round.candidates}});
   }
+  std::sort(droppedBlocks.begin(), droppedBlocks.end());
   configWithLayers(checkpoint, model.layers); // before minutes of fitting
-  Progress progress("fitting", static_cast<double>(model.layers.back() + 1));
+}
+
+bool CompressedDense::isChanged(uint64_t layer) const {
+  if (isPruning())
+    return std::binary_search(pruned.begin(), pruned.end(), layer);
+  return !arguments.noRefit && !droppedAfter(layer).empty();
+}
+
+/// The layer's new W_down: of a pruned one, or of the one below a gap, which
+/// learns what the gap gave.
+std::vector<float> CompressedDense::change(uint64_t layer, const LayerText &fit,
+                                           const LayerText &choose) {
+  ChangedLayer result =
+      isPruning()
+          ? pruner.prune(layer, fit, choose, columns, ridges())
+          : dropper.refit(layer, droppedAfter(layer), fit, choose, ridges());
+  figures.push_back({{"layer", layer},
+                     {"ridge", result.ridge},
+                     {"error_before_refit", result.errorBefore},
+                     {"error_after_refit", result.errorAfter}});
+  return result.down;
+}
+
+/// Layers in their order, each on the states that those below it give as they
+/// are by then; the dense model's run beside them from the first change on.
+void CompressedDense::compress() {
+  const uint64_t layers = checkpoint.config().layerCount();
+  Progress progress(arguments.method, static_cast<double>(layers));
   HiddenStates fit = states.embedded(text.fit);
   HiddenStates choose = states.embedded(text.choose);
   HiddenStates check = states.embedded(text.check);
-  for (const uint64_t block : model.layers) {
-    for (HiddenStates *part : {&fit, &choose, &check})
-      states.attention(*part, block);
-    const std::span<const uint64_t> gap = droppedAfter(block);
-    if (!gap.empty() && !arguments.noRefit) {
-      RefittedBlock result = dropper.refit(block, gap, fit, choose, ridges());
-      runner.replaceDown(block, result.down);
-      figures.push_back({{"layer", block},
-                         {"ridge", result.ridge},
-                         {"error_before_refit", result.errorBefore},
-                         {"error_after_refit", result.errorAfter}});
-      model.down[block] = std::move(result.down);
+  std::optional<HiddenStates> denseFit, denseChoose;
+  const auto startDense = [&] {
+    if (denseFit || arguments.noRefit)
+      return;
+    states.copyTo(denseFit, fit);
+    states.copyTo(denseChoose, choose);
+  };
+  const auto runDense = [&](auto part, uint64_t layer) {
+    if (!denseFit)
+      return;
+    (states.*part)(*denseFit, layer);
+    (states.*part)(*denseChoose, layer);
+  };
+  for (uint64_t layer = 0; layer < layers; ++layer) {
+    if (std::binary_search(droppedBlocks.begin(), droppedBlocks.end(), layer)) {
+      startDense();
+      runDense(&StatesRunner::block, layer);
+      continue;
     }
     for (HiddenStates *part : {&fit, &choose, &check})
-      states.feedForward(*part, block);
-    progress.update(static_cast<double>(block + 1));
+      states.attention(*part, layer);
+    runDense(&StatesRunner::attention, layer);
+    if (isChanged(layer)) {
+      startDense();
+      std::vector<float> down =
+          change(layer, {fit, denseFit ? &*denseFit : nullptr},
+                 {choose, denseChoose ? &*denseChoose : nullptr});
+      runner.replaceDown(layer, down);
+      model.down[layer] = std::move(down);
+    }
+    for (HiddenStates *part : {&fit, &choose, &check})
+      states.feedForward(*part, layer);
+    runner.restoreDown(layer);
+    runDense(&StatesRunner::feedForward, layer);
+    progress.update(static_cast<double>(layer + 1));
   }
   loss = states.loss(check);
 }
@@ -301,10 +323,9 @@ Json CompressedDense::methodJson() const {
 void CompressedDense::run() {
   const Stopwatch watch;
   const double dense = denseLoss();
-  if (isPruning())
-    prune();
-  else
-    drop();
+  if (!isPruning())
+    chooseBlocks();
+  compress();
   if (!std::isfinite(loss))
     fail("the compressed model has no finite loss on the calibration text; "
          "take less away or give more text");

@@ -44,13 +44,17 @@ std::vector<float> stem::refitWeights(std::span<const int32_t> sequences,
   for (size_t i = 0; i < sequences.size(); ++i) {
     norms.push_back(
         squaredNorm(rows(lacks + static_cast<int64_t>(i) * width, 1, width)));
-    if (sequences[i] >= 0)
+    // Where nothing is lacking nothing is asked.
+    if (sequences[i] >= 0 && norms.back() > 0)
       sorted.push_back(norms.back());
   }
-  const auto middle =
-      sorted.begin() + static_cast<ptrdiff_t>(sorted.size() / 2);
-  std::nth_element(sorted.begin(), middle, sorted.end());
-  const double most = kMostTypical * *middle;
+  double most = 0;
+  if (!sorted.empty()) {
+    const auto middle =
+        sorted.begin() + static_cast<ptrdiff_t>(sorted.size() / 2);
+    std::nth_element(sorted.begin(), middle, sorted.end());
+    most = kMostTypical * *middle;
+  }
   std::vector<float> weights(norms.size());
   for (size_t i = 0; i < weights.size(); ++i)
     if (sequences[i] >= 0)

@@ -1,0 +1,41 @@
+//===- ChangedLayer.h - A layer with a new W_down -------------------------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEM_BENCH_COMPRESSED_DENSE_CHANGEDLAYER_H
+#define STEM_BENCH_COMPRESSED_DENSE_CHANGEDLAYER_H
+
+#include "DownRefit.h"
+#include "LayerFitter.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace stem {
+
+struct ChangedLayer {
+  double ridge = 0; ///< 0: no update of W_down
+  /// Squared error of what is asked of W_down over that of the output that
+  /// lacks nothing, before and after it was fitted again.
+  double errorBefore = 0, errorAfter = 0;
+  std::vector<float> down; ///< d x F
+};
+
+/// Adds the share of the errors from the layers below that a conversion asks
+/// W_down to undo, too (LayerFitter).
+inline void addCarry(const LayerText &text, const TokenStream::Step &step,
+                     int64_t width, float *lacks) {
+  if (!text.dense)
+    return;
+  const float share = static_cast<float>(LayerFitOptions().carry);
+  const float *dense = text.dense->at(step), *states = text.states.at(step);
+  for (int64_t i = 0; i < step.count * width; ++i)
+    lacks[i] += share * (dense[i] - states[i]);
+}
+
+} // namespace stem
+
+#endif // STEM_BENCH_COMPRESSED_DENSE_CHANGEDLAYER_H
