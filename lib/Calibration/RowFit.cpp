@@ -369,7 +369,9 @@ void RowFit::shrunkRow(const RowPositions &positions, int64_t i, int64_t first,
     return weight > 0 ? (h + strength * mean[c] * p[c]) / weight : p[c];
   };
   if (positions.counted.empty() || !positions.counted[i]) {
-    for (int64_t c = 0; c < count; ++c)
+    if (features == 0) // shrunk to itself, but for the rounding
+      std::copy_n(p, count, out);
+    for (int64_t c = 0; features > 0 && c < count; ++c)
       out[c] = shrink(squares[c], gatedUps[c], c);
     return;
   }

@@ -9,6 +9,7 @@
 #include "TestSupport.h"
 
 #include <Eigen/Cholesky>
+#include <numeric>
 
 using namespace stem;
 using namespace stem::test;
@@ -375,6 +376,135 @@ TEST(RowFit, MeanRow) {
   EXPECT_LT(relativeError(matrixOf(prior, ffn), mean.replicate(2, 1)), 1e-5);
 }
 
+/// 1 − w and w c of RowFit.h in f64.
+struct BlendReference {
+  Eigen::RowVectorXd errors{ffn}, scale = Eigen::RowVectorXd::Ones(ffn),
+                                  shift = Eigen::RowVectorXd::Zero(ffn);
+
+  /// Errors from none to far above what the rows explain.
+  explicit BlendReference(double k) {
+    const double ratios[] = {0, 0.1, 0.5, 1, 2.9, 3, 40};
+    Eigen::MatrixXd u(ids, ffn);
+    for (int32_t id = 0; id < ids; ++id)
+      u.row(id) = reference().row(id, k);
+    for (int64_t c = 0; c < ffn; ++c) {
+      const auto g = reference().g.col(c);
+      double square = g.sum() > 0 ? g.dot(u.col(c).cwiseAbs2()) / g.sum() : 0;
+      double ratio = ratios[c % std::size(ratios)];
+      errors[c] = ratio * square;
+      if (square == 0)
+        continue;
+      double x = std::min(ratio, 3.0);
+      double w = x * x / (1 + x * x);
+      double sign = reference().h.col(c).sum() < 0 ? -1 : 1;
+      scale[c] = 1 - w;
+      shift[c] = w * sign * std::sqrt(square);
+    }
+  }
+
+  Eigen::MatrixXd blend(const Eigen::MatrixXd &rows) const {
+    return (rows * scale.asDiagonal()).rowwise() + shift;
+  }
+  std::span<const double> span() const { return {errors.data(), ffn}; }
+};
+
+TEST(RowFitBlend, RowsOfSeenAndUnseenIds) {
+  ContextPtr context = createContext(2);
+  std::vector<int32_t> every(ids);
+  std::iota(every.begin(), every.end(), 0);
+  for (double k : {1.0, 4.0}) {
+    const BlendReference blend(k);
+    ASSERT_LT(blend.shift.minCoeff(), 0);
+    ASSERT_GT(blend.shift.maxCoeff(), 0);
+    RowFit fit = fitOf(context.get());
+    fit.setShrinkage(k);
+    std::vector<float> before(ids * ffn), after(before.size());
+    fit.rows(every, before.data());
+    // The second time changes nothing: it starts from the rows before.
+    for (int times = 0; times < 2; ++times) {
+      fit.blend(blend.span());
+      fit.rows(every, after.data());
+      Eigen::MatrixXd wanted(ids, ffn);
+      for (int32_t id = 0; id < ids; ++id)
+        wanted.row(id) = reference().row(id, k);
+      EXPECT_LT(relativeError(matrixOf(after, ffn), blend.blend(wanted)), 1e-5);
+    }
+    // No error, or no gate: no constant.
+    for (int64_t at = 0; at < ids * ffn; ++at)
+      if (at % ffn == 5 || at % ffn == 7) {
+        EXPECT_EQ(after[at], before[at]);
+      }
+    std::vector<float> features = randomFloats(9 * hidden, 17), prior(9 * ffn);
+    fit.prior(features.data(), 9, prior.data());
+    EXPECT_LT(relativeError(
+                  matrixOf(prior, ffn),
+                  blend.blend(reference().prior(matrixOf(features, hidden)))),
+              1e-5);
+  }
+}
+
+TEST(RowFitBlend, LeaveOneOut) {
+  ContextPtr context = createContext(2);
+  const BlendReference blend(4);
+  RowFit fit = fitOf(context.get());
+  fit.blend(blend.span());
+  const std::vector<uint8_t> counted(positions, 1);
+  RowPositions all = allPositions();
+  all.counted = counted;
+  std::vector<float> rows(positions * ffn), gated(rows.size()),
+      error(rows.size());
+  fit.apply(all, {rows.data(), gated.data(), error.data()});
+  const Eigen::MatrixXd wanted = blend.blend(reference().rows(4, true));
+  EXPECT_LT(relativeError(matrixOf(rows, ffn), wanted), 1e-5);
+  EXPECT_LT(relativeError(matrixOf(gated, ffn),
+                          reference().gate.cwiseProduct(wanted)),
+            1e-5);
+  EXPECT_LT(relativeError(matrixOf(error, ffn), reference().gate.cwiseProduct(
+                                                    reference().up - wanted)),
+            1e-5);
+}
+
+TEST(RowFitBlend, SameBitsForThreads) {
+  const BlendReference blend(4);
+  auto rowsOf = [&](int threads) {
+    ContextPtr context = createContext(threads);
+    RowFit fit = fitOf(context.get());
+    fit.blend(blend.span());
+    std::vector<float> rows(positions * ffn);
+    fit.rows(layer().index, rows.data());
+    return rows;
+  };
+  for (int threads : threadCounts)
+    EXPECT_EQ(rowsOf(threads), rowsOf(1));
+}
+
+TEST(RowFitBlend, MeanRowIsOneAlready) {
+  ContextPtr context = createContext(1);
+  RowFit fit = RowFit::meanRow(statisticsOf(context.get()));
+  // Of an id that no position has as well, to the bit.
+  std::vector<float> before(ffn), after(ffn), prior(ffn);
+  fit.prior(nullptr, 1, before.data());
+  fit.blend(BlendReference(4).span());
+  const int32_t id = 3;
+  fit.rows({&id, 1}, after.data());
+  fit.prior(nullptr, 1, prior.data());
+  EXPECT_EQ(after, before);
+  EXPECT_EQ(prior, before);
+}
+
+TEST(RowFitBlend, ErrorsOfAnotherSizeAreRefused) {
+  ContextPtr context = createContext(1);
+  const std::vector<double> errors(ffn + 1);
+  const RowStatistics statistics = statisticsOf(context.get());
+  RowFit mean = RowFit::meanRow(statistics), fit = fitOf(context.get());
+  for (RowFit *rows : {&mean, &fit}) {
+    expectContains(errorOf([&] { rows->blend(errors); }),
+                   "layer 3: errors of 131 dimensions, wanted 130");
+    expectContains(errorOf([&] { rows->blend({}); }),
+                   "layer 3: errors of 0 dimensions, wanted 130");
+  }
+}
+
 TEST(RowErrors, SumForSeveralShrinkages) {
   const std::vector<double> candidates = {0, 1, 4, 64};
   auto totalsOf = [&](int64_t piece, int threads, bool leavesOut) {
@@ -419,6 +549,45 @@ TEST(RowErrors, LeavesOutPositions) {
   index[3] = -1;
   part.add({index, layer().gate.data(), layer().up.data()});
   EXPECT_LT(part.totals()[0], all.totals()[0]);
+}
+
+TEST(RowErrors, MeanErrors) {
+  ContextPtr context = createContext(2);
+  RowFit fit = fitOf(context.get());
+  const double candidates[] = {1, 64};
+  RowErrors errors(fit, candidates);
+  std::vector<int32_t> index = layer().index;
+  for (int64_t i = 0; i < positions; i += 3)
+    index[i] = -1;
+  inPieces(positions, 300, [&](int64_t first, int64_t count) {
+    errors.add({std::span(index).subspan(first, count),
+                layer().gate.data() + first * ffn,
+                layer().up.data() + first * ffn});
+  });
+  for (size_t candidate : {0, 1}) {
+    Eigen::MatrixXd squares =
+        reference()
+            .gate
+            .cwiseProduct(reference().up -
+                          reference().rows(candidates[candidate], false))
+            .cwiseAbs2();
+    Eigen::MatrixXd gates = reference().gate.cwiseAbs2();
+    for (int64_t i = 0; i < positions; i += 3) {
+      squares.row(i).setZero();
+      gates.row(i).setZero();
+    }
+    const std::vector<double> seen = errors.meanErrors(candidate);
+    ASSERT_EQ(seen.size(), size_t(ffn));
+    for (int64_t c = 0; c < ffn; ++c) {
+      if (c == 5)
+        EXPECT_EQ(seen[c], 0);
+      else
+        EXPECT_NEAR(seen[c] / (squares.col(c).sum() / gates.col(c).sum()), 1,
+                    1e-5);
+    }
+  }
+  EXPECT_EQ(RowErrors(fit, candidates).meanErrors(0),
+            std::vector<double>(ffn, 0.0));
 }
 
 TEST(RowFit, Messages) {
