@@ -42,9 +42,10 @@ def relative_gap(ours, theirs):
     return ((ours - theirs).abs().max() / theirs.abs().max()).item()
 
 
-def golden_folder():
-    """The small reference model as a folder that transformers can load."""
-    folder = os.path.join(common.RESULTS, "golden-stem")
+def golden_folder(name="golden-stem", **section):
+    """The small reference model as a folder that transformers can load;
+    `section`: what changes in config.json's "stem"."""
+    folder = os.path.join(common.RESULTS, name)
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(os.path.join(common.GOLDEN, "stem_llama"), folder)
     shutil.copy(MODELING, folder)
@@ -54,6 +55,7 @@ def golden_folder():
     config["auto_map"] = {
         "AutoConfig": "modeling_stem_llama.StemLlamaConfig",
         "AutoModelForCausalLM": "modeling_stem_llama.StemLlamaForCausalLM"}
+    config["stem"].update(section)
     with open(path, "w", encoding="utf-8") as file:
         json.dump(config, file, indent=2)
     return folder
@@ -89,6 +91,40 @@ def check_golden(results):
     same = torch.equal(again, logits)
     results.add("golden stem_llama: saved and loaded again, equal logits",
                 same, "True", same)
+
+
+def check_ranks(results):
+    """A rank for each layer, which config.json names in falling order."""
+    folder = golden_folder("golden-ranks", layers=[2, 1], rank=[4, 16])
+    path = os.path.join(folder, "model.safetensors")
+    with safe_open(path, "pt") as file:
+        tensors = {key: file.get_tensor(key) for key in file.keys()}
+    generator = torch.Generator().manual_seed(1)
+    for layer, rank in (2, 4), (1, 16):
+        mix = f"model.layers.{layer}.mlp.up_mix."
+        outputs, inputs = tensors[
+            f"model.layers.{layer}.mlp.gate_proj.weight"].shape
+        for name, shape in (("a", (outputs, rank)), ("b", (rank, inputs))):
+            tensors[f"{mix}{name}.weight"] = torch.randn(
+                shape, generator=generator) / 4
+    save_file(tensors, path, metadata={"format": "pt"})
+    ids = (torch.arange(140) * 7 % 96).reshape(2, 70)
+    with torch.inference_mode():
+        logits = load(folder)(ids).logits
+        plain = load(golden_folder())(ids).logits
+    gap = relative_gap(accuracy.our_logits(folder, ids, "--dtype=f32"), logits)
+    results.add("ranks 16 and 4: logits f32 relative to the largest, "
+                "difference", gap, "at most 1e-5", gap <= 1e-5,
+                "stem-run eval --input-ids --logits-out --dtype=f32")
+    gap = relative_gap(plain, logits)
+    results.add("ranks 16 and 4: the same against rows alone", gap,
+                "more than 1e-2", gap > 1e-2)
+    for rank in [4], [4, -1], [4, 16.0]:
+        said = raises(ValueError, lambda: load(
+            golden_folder("golden-refused", rank=rank)))
+        refused = said is not None and "stem.rank" in said
+        results.add(f"stem.rank {rank} raises", refused, "True", refused,
+                    message=said)
 
 
 def check_logits(results, model, folder, name):
@@ -213,6 +249,7 @@ def main():
                           os.path.join(common.RESULTS, "modules"))
     results = common.Results("modeling")
     check_golden(results)
+    check_ranks(results)
     for init in INITS[:1] if args.quick else INITS:
         folder = selected() if init == "select" else common.converted(init)
         model = load(folder)

@@ -7,6 +7,8 @@
 
 #include "LayerGraph.h"
 
+#include "stem/Support/Error.h"
+
 #include <cmath>
 
 using namespace mlir;
@@ -68,7 +70,13 @@ RankedTensorType GraphTypes::ids() const {
                                IntegerType::get(&context, 32));
 }
 
-RankedTensorType GraphTypes::param(const LayerParam &param) const {
+/// 0 for a dense layer, and for rows alone.
+static uint64_t rankOf(const ModelConfig &config, uint64_t index) {
+  return config.stem ? config.stem->rankOf(index) : 0;
+}
+
+RankedTensorType GraphTypes::param(uint64_t index,
+                                   const LayerParam &param) const {
   int64_t d = config.hiddenSize, f = config.intermediateSize;
   int64_t q = config.queryWidth(), k = config.keyValueWidth();
   bool perHead = config.qkNorm == QkNorm::PerHead;
@@ -105,9 +113,9 @@ RankedTensorType GraphTypes::param(const LayerParam &param) const {
   case Role::UpBias:
     return vector(f);
   case Role::MixA:
-    return matrix(f, static_cast<int64_t>(config.stem->rank));
+    return matrix(f, static_cast<int64_t>(rankOf(config, index)));
   case Role::MixB:
-    return matrix(static_cast<int64_t>(config.stem->rank), d);
+    return matrix(static_cast<int64_t>(rankOf(config, index)), d);
   }
   llvm_unreachable("unknown role of a weight");
 }
@@ -115,10 +123,34 @@ RankedTensorType GraphTypes::param(const LayerParam &param) const {
 LayerKind stem::layerKind(const ModelConfig &config,
                           const ModelWeights &weights, uint64_t index) {
   const LayerConfig &layer = config.layers[index];
-  LayerKind kind = {layer.isStem, layer.window, layer.usesRope, {}};
+  LayerKind kind = {
+      layer.isStem, rankOf(config, index), layer.window, layer.usesRope, {}};
   for (const LayerParam &param : layerParams(weights.layers[index]))
     kind.roles.push_back(param.role);
   return kind;
+}
+
+TableType stem::tableType(OpBuilder &builder, const ModelConfig &config,
+                          const TensorSource &tensors,
+                          const LayerWeights &layer) {
+  const TensorInfo &info = tensors.get(layer.upTable);
+  Type element;
+  switch (info.dtype) {
+  case DType::F32:
+    element = builder.getF32Type();
+    break;
+  case DType::BF16:
+    element = builder.getBF16Type();
+    break;
+  case DType::F16:
+    element = builder.getF16Type();
+    break;
+  default:
+    fail("{}: tensor {} has type {}; a table's rows are F32, BF16 or F16",
+         tensors.description(), layer.upTable, dtypeName(info.dtype));
+  }
+  return TableType::get(builder.getContext(), config.vocabSize,
+                        config.intermediateSize, element);
 }
 
 Value LayerBuilder::weight(Role role) const {
@@ -292,7 +324,7 @@ func::FuncOp stem::buildLayerFunction(OpBuilder &builder, Location loc,
                               builder.getIndexType()};
   std::vector<LayerParam> params = layerParams(layer);
   for (const LayerParam &param : params)
-    inputs.push_back(types.param(param));
+    inputs.push_back(types.param(index, param));
   if (rowType) {
     inputs.push_back(types.activation(config.intermediateSize, *rowType));
     inputs.push_back(types.ids());

@@ -68,7 +68,8 @@ public:
   mlir::RankedTensorType residual() const;
   /// [T] of i32.
   mlir::RankedTensorType ids() const;
-  mlir::RankedTensorType param(const LayerParam &param) const;
+  /// Of a weight of layer `index`.
+  mlir::RankedTensorType param(uint64_t index, const LayerParam &param) const;
 
 private:
   mlir::MLIRContext &context;
@@ -79,6 +80,7 @@ private:
 /// What makes two layers different functions.
 struct LayerKind {
   bool isStem;
+  uint64_t rank; ///< of the low-rank term, 0 for none
   uint64_t window;
   bool usesRope;
   std::vector<LayerParam::Role> roles;
@@ -88,6 +90,11 @@ struct LayerKind {
 
 LayerKind layerKind(const ModelConfig &config, const ModelWeights &weights,
                     uint64_t index);
+
+/// The table of a STEM layer. Throws an Error for rows of a type that the graph
+/// cannot express.
+TableType tableType(mlir::OpBuilder &builder, const ModelConfig &config,
+                    const TensorSource &tensors, const LayerWeights &layer);
 
 /// What the body of a layer reads besides the residual stream.
 struct LayerInputs {

@@ -10,7 +10,6 @@
 #include "LayerGraph.h"
 
 #include "stem/Dialect/Stem/StemDialect.h"
-#include "stem/Support/Error.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -54,9 +53,10 @@ private:
   void declareWeights() {
     declareParam(weights.embedding,
                  types.matrix(config.vocabSize, config.hiddenSize));
-    for (const LayerWeights &layer : weights.layers) {
+    for (uint64_t i = 0; i < config.layerCount(); ++i) {
+      const LayerWeights &layer = weights.layers[i];
       for (const LayerParam &param : layerParams(layer))
-        declareParam(param.key, types.param(param));
+        declareParam(param.key, types.param(i, param));
       if (!layer.upTable.empty())
         TableOp::create(builder, loc, layer.upTable, layer.upTable,
                         tableType(layer));
@@ -70,24 +70,7 @@ private:
   }
 
   TableType tableType(const LayerWeights &layer) {
-    const TensorInfo &info = tensors.get(layer.upTable);
-    Type element;
-    switch (info.dtype) {
-    case DType::F32:
-      element = builder.getF32Type();
-      break;
-    case DType::BF16:
-      element = builder.getBF16Type();
-      break;
-    case DType::F16:
-      element = builder.getF16Type();
-      break;
-    default:
-      fail("{}: tensor {} has type {}; a table's rows are F32, BF16 or F16",
-           tensors.description(), layer.upTable, dtypeName(info.dtype));
-    }
-    return TableType::get(builder.getContext(), config.vocabSize,
-                          config.intermediateSize, element);
+    return stem::tableType(builder, config, tensors, layer);
   }
 
   RankedTensorType selectedType(const LayerWeights &layer) {
@@ -113,6 +96,8 @@ private:
 
   std::string layerName(const LayerKind &kind) {
     std::string name = kind.isStem ? "layer_stem" : "layer_dense";
+    if (kind.rank > 0)
+      name += "_rank" + std::to_string(kind.rank);
     if (kind.isStem && llvm::is_contained(kind.roles, LayerParam::Role::Up))
       name += "_select";
     if (kind.window > 0)
@@ -186,7 +171,7 @@ private:
           x,     tokens[1], tokens[2], rotary.getCos(), rotary.getSin(),
           cache, number};
       for (const LayerParam &param : layerParams(weights.layers[i]))
-        operands.push_back(load(param.key, types.param(param)));
+        operands.push_back(load(param.key, types.param(i, param)));
       llvm::append_range(operands, rows[i]);
       if (const LayerWeights &layer = weights.layers[i];
           !layer.upSelectIds.empty()) {

@@ -259,6 +259,11 @@ ModelConfig ModelConfig::parse(std::string_view text, const std::string &name) {
       if (layer >= config.layerCount())
         fail("{}: stem.layers names layer {}, the model has {} (0 to {})", name,
              layer, config.layerCount(), config.layerCount() - 1);
+      const uint64_t rank = config.stem->rankOf(layer);
+      if (rank > config.hiddenSize)
+        fail("{}: stem.rank is {} for layer {}, which is more than hidden_size "
+             "{}; a low-rank term has at most that rank",
+             name, rank, layer, config.hiddenSize);
       config.layers[layer].isStem = true;
     }
   }

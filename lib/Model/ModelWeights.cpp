@@ -182,14 +182,10 @@ void Resolver::resolveTable(uint64_t layer, LayerWeights &weights) {
     weights.upTableScale = require(name("mlp.up_table.scale"), {vocab});
     weights.upTableMinimum = require(name("mlp.up_table.minimum"), {vocab});
   }
-  if (stem.rank > config.hiddenSize)
-    fail("{}: stem.rank is {}, which is more than hidden_size {}; a low-rank "
-         "term has at most that rank",
-         source.description(), stem.rank, config.hiddenSize);
-  if (stem.rank) {
-    weights.upMixA = require(name("mlp.up_mix.a.weight"), {f, stem.rank});
+  if (const uint64_t rank = stem.rankOf(layer)) {
+    weights.upMixA = require(name("mlp.up_mix.a.weight"), {f, rank});
     weights.upMixB =
-        require(name("mlp.up_mix.b.weight"), {stem.rank, config.hiddenSize});
+        require(name("mlp.up_mix.b.weight"), {rank, config.hiddenSize});
   }
   if (stem.select)
     resolveSelected(layer, weights);

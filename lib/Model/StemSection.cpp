@@ -10,6 +10,7 @@
 #include "stem/Support/Error.h"
 
 #include <algorithm>
+#include <map>
 
 using namespace stem;
 using nlohmann::ordered_json;
@@ -47,19 +48,50 @@ void readBase(const ordered_json &section, StemSection &stem,
   stem.baseArchitectures = reader.texts("architectures");
 }
 
+/// One number for all layers, or one for each entry of "layers".
+std::vector<uint64_t> readRanks(ConfigReader &reader, size_t layerCount) {
+  const ordered_json *value = reader.find("rank");
+  if (!value || !value->is_array())
+    return std::vector<uint64_t>(
+        layerCount, reader.count("rank", UINT32_MAX, 0).value_or(0));
+  if (value->size() != layerCount)
+    fail("{}: \"rank\" has {} entries, \"layers\" {}; give one rank for each "
+         "layer, or one number for all",
+         reader.file(), value->size(), layerCount);
+  std::vector<uint64_t> ranks;
+  for (const ordered_json &rank : *value) {
+    if (!rank.is_number_unsigned() || rank.get<uint64_t>() > UINT32_MAX)
+      fail("{}: \"rank\" has {} at {}; an integer from 0 to {} was expected",
+           reader.file(), describeJson(rank), ranks.size(), UINT32_MAX);
+    ranks.push_back(rank.get<uint64_t>());
+  }
+  return ranks;
+}
+
 void readLayers(ConfigReader &reader, StemSection &stem) {
   const auto layers = reader.integers("layers");
   if (!layers || layers->empty())
     fail("{}: layers is missing or empty", reader.file());
-  for (const int64_t layer : *layers) {
+  const std::vector<uint64_t> ranks = readRanks(reader, layers->size());
+  std::map<uint64_t, uint64_t> rankOfLayer;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    const int64_t layer = (*layers)[i];
     if (layer < 0)
       fail("{}: layers has {}; layers count from 0", reader.file(), layer);
-    stem.layers.push_back(static_cast<uint64_t>(layer));
+    if (!rankOfLayer.emplace(static_cast<uint64_t>(layer), ranks[i]).second)
+      fail("{}: layers has {} twice", reader.file(), layer);
   }
-  std::sort(stem.layers.begin(), stem.layers.end());
-  const auto twice = std::adjacent_find(stem.layers.begin(), stem.layers.end());
-  if (twice != stem.layers.end())
-    fail("{}: layers has {} twice", reader.file(), *twice);
+  for (const auto &[layer, rank] : rankOfLayer) {
+    stem.layers.push_back(layer);
+    stem.ranks.push_back(rank);
+  }
+}
+
+/// A list only where ranks differ: a number says the rest, to any reader.
+ordered_json rankJson(const StemSection &stem) {
+  if (const auto rank = stem.commonRank())
+    return *rank;
+  return stem.ranks;
 }
 
 ordered_json sectionJson(const StemSection &stem) {
@@ -68,7 +100,7 @@ ordered_json sectionJson(const StemSection &stem) {
                            {{"model_type", stem.baseModelType},
                             {"architectures", stem.baseArchitectures}}},
                           {"layers", stem.layers},
-                          {"rank", stem.rank},
+                          {"rank", rankJson(stem)},
                           {"select", stem.select},
                           {"row_dtype", stem.rowDType}};
   if (!stem.provenance.empty())
@@ -77,6 +109,29 @@ ordered_json sectionJson(const StemSection &stem) {
 }
 
 } // namespace
+
+uint64_t StemSection::rankOf(uint64_t layer) const {
+  const auto found = std::lower_bound(layers.begin(), layers.end(), layer);
+  if (ranks.empty() || found == layers.end() || *found != layer)
+    return 0;
+  return ranks.at(static_cast<size_t>(found - layers.begin()));
+}
+
+std::optional<uint64_t> StemSection::commonRank() const {
+  if (ranks.empty())
+    return 0;
+  const bool isCommon =
+      std::all_of(ranks.begin(), ranks.end(),
+                  [&](uint64_t rank) { return rank == ranks.front(); });
+  return isCommon ? std::optional(ranks.front()) : std::nullopt;
+}
+
+void StemSection::addLayer(uint64_t layer, uint64_t rank) {
+  ranks.resize(layers.size());
+  const auto place = std::lower_bound(layers.begin(), layers.end(), layer);
+  ranks.insert(ranks.begin() + (place - layers.begin()), rank);
+  layers.insert(place, layer);
+}
 
 std::optional<StemSection> stem::readStemSection(ConfigReader &reader) {
   const ordered_json *section = reader.find("stem");
@@ -99,7 +154,6 @@ std::optional<StemSection> stem::readStemSection(ConfigReader &reader) {
   refuseOtherKeys(*section, sectionKeys, reader.file(), "stem");
   readBase(*section, stem, reader.file());
   readLayers(fields, stem);
-  stem.rank = fields.count("rank", UINT32_MAX, 0).value_or(0);
   stem.select = fields.boolean("select").value_or(false);
   stem.rowDType = fields.text("row_dtype").value_or("");
   static constexpr std::string_view rowTypes[] = {"float32", "float16",

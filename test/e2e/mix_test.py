@@ -99,7 +99,8 @@ class MixTest(ModelTest):
         result = stem_run("eval", folder, "--input-ids=none",
                           f"--logits-out={self.path('out')}", check=False)
         self.assertEqual(result.returncode, 1)
-        self.assertIn("stem.rank is 33, which is more than hidden_size 32",
+        self.assertIn("stem.rank is 33 for layer 1, which is more than "
+                      "hidden_size 32",
                       result.stderr)
 
     def convert(self, name, *options):

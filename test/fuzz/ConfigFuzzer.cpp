@@ -31,8 +31,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         if (!(f >= 0))
           __builtin_trap();
     configWithDType(config.sourceText, DType::BF16);
-    if (config.stem)
-      configWithStem(config.sourceText, *config.stem);
+    if (config.stem) {
+      const std::string written =
+          configWithStem(config.sourceText, *config.stem);
+      const StemSection again = *ModelConfig::parse(written, "fuzz").stem;
+      if (again.layers != config.stem->layers ||
+          again.ranks != config.stem->ranks)
+        __builtin_trap();
+    }
   } catch (const Error &) {
   }
   return 0;

@@ -98,11 +98,24 @@ const ConvertArguments &checkDump(const ConvertArguments &arguments) {
   return arguments;
 }
 
+/// `select` holds for all STEM layers, and a further one would have no ids.
+Checkpoint openSource(const fs::path &source) {
+  Checkpoint checkpoint = openModel(source);
+  const auto &stem = checkpoint.config().stem;
+  if (stem && stem->select)
+    fail("{}: in its STEM layers some ids keep the up-projection (stem.select "
+         "in config.json), which holds for all STEM layers of a model, and "
+         "further ones would have no such ids; convert the dense model, with "
+         "all layers at once",
+         source.string());
+  return checkpoint;
+}
+
 Convert::Convert(const ConvertArguments &arguments)
     : arguments(checkDump(arguments)),
       writer(arguments.out,
              {.force = arguments.force, .source = arguments.source}),
-      checkpoint(openModel(arguments.source)), types(checkpoint, std::nullopt),
+      checkpoint(openSource(arguments.source)), types(checkpoint, std::nullopt),
       calibration(makeCalibration()), layers(choose()),
       ranks(isCalibrated() ? calibration->chooseRanks(layers)
                            : std::vector<int64_t>(layers.size())),
@@ -143,12 +156,13 @@ void Convert::checkReport() const {
          file.string());
 }
 
-/// A third of the layers, the cheapest ones, unless asked.
+/// A third of the dense layers, the cheapest ones, unless asked.
 std::string Convert::layerChoice() const {
   if (!arguments.layers.empty())
     return arguments.layers;
-  return fmt::format(
-      "auto:{}", std::max<uint64_t>(1, checkpoint.config().layerCount() / 3));
+  return fmt::format("auto:{}",
+                     std::max<uint64_t>(
+                         1, denseLayerCount(checkpoint.config()) / 3));
 }
 
 /// Before minutes of calibration: the layers, and whether their tables alone
@@ -349,11 +363,10 @@ StemSection Convert::section() const {
       stem.baseArchitectures =
           json["architectures"].get<std::vector<std::string>>();
   }
-  stem.layers.insert(stem.layers.end(), layers.begin(), layers.end());
-  std::sort(stem.layers.begin(), stem.layers.end());
+  // Without calibration --mix-rank is 0: the new layers have rows alone.
+  for (const uint64_t layer : layers)
+    stem.addLayer(layer, rankOf(layer));
   stem.rowDType = dtypeConfigName(rowType);
-  if (isCalibrated())
-    stem.rank = static_cast<uint64_t>(arguments.calibration.rank);
   stem.select = !selectedIds().empty();
   stem.provenance = provenance();
   return stem;

@@ -141,6 +141,19 @@ std::string formatRanges(const std::vector<uint64_t> &numbers) {
   return parts.empty() ? "none" : fmt::format("{}", fmt::join(parts, ", "));
 }
 
+/// "16", or where they differ "0 in layers 1; 4 in layers 2-3, 5".
+std::string formatRanks(const StemSection &stem) {
+  if (const auto rank = stem.commonRank())
+    return fmt::format("{}", *rank);
+  std::map<uint64_t, std::vector<uint64_t>> layersOf;
+  for (const uint64_t layer : stem.layers)
+    layersOf[stem.rankOf(layer)].push_back(layer);
+  std::vector<std::string> parts;
+  for (const auto &[rank, layers] : layersOf)
+    parts.push_back(fmt::format("{} in layers {}", rank, formatRanges(layers)));
+  return fmt::format("{}", fmt::join(parts, "; "));
+}
+
 void Inspection::printLayers() const {
   const ModelConfig &config = checkpoint->config();
   std::vector<uint64_t> dense, stem, windowed, unrotated;
@@ -162,7 +175,7 @@ void Inspection::printLayers() const {
   if (config.stem)
     fmt::print("            rows of {} x {} in {}, rank {}\n", config.vocabSize,
                config.intermediateSize, config.stem->rowDType,
-               config.stem->rank);
+               formatRanks(*config.stem));
   if (config.stem && config.stem->select)
     fmt::print("            ids that keep the up-projection: {}\n",
                fmt::join(selectedIds(), ", "));
@@ -263,18 +276,22 @@ Json Inspection::configJson() const {
   for (size_t layer = 0; layer < config.layerCount(); ++layer) {
     json["layers"][layer]["window"] = config.layers[layer].window;
     json["layers"][layer]["rope"] = config.layers[layer].usesRope;
+    if (config.layers[layer].isStem)
+      json["layers"][layer]["rank"] = config.stem->rankOf(layer);
     const std::string &selected =
         checkpoint->weights().layers[layer].upSelectIds;
     if (!selected.empty())
       json["layers"][layer]["selected_ids"] =
           checkpoint->tensors().get(selected).elements();
   }
-  if (config.stem)
+  if (config.stem) {
+    const auto rank = config.stem->commonRank();
     json["stem"] = {{"layers", config.stem->layers},
-                    {"rank", config.stem->rank},
+                    {"rank", rank ? Json(*rank) : Json(config.stem->ranks)},
                     {"select", config.stem->select},
                     {"row_dtype", config.stem->rowDType},
                     {"base", config.stem->baseModelType}};
+  }
   return json;
 }
 

@@ -71,12 +71,21 @@ struct StemSection {
   std::string baseModelType;
   std::vector<std::string> baseArchitectures;
   std::vector<uint64_t> layers; ///< sorted, without duplicates
-  uint64_t rank = 0;            ///< of the low-rank term, 0 for none
-  bool select = false;          ///< some ids keep the matrix
+  /// Of each of `layers` the rank of its low-rank term, 0 for none; empty where
+  /// no layer has one.
+  std::vector<uint64_t> ranks;
+  bool select = false; ///< some ids keep the matrix
   /// "float32", "float16", "bfloat16", or "uint8" (minimum and scale a row).
   std::string rowDType;
   /// A JSON object as text, free in form; empty for none.
   std::string provenance;
+
+  /// 0 for a layer that is not STEM.
+  uint64_t rankOf(uint64_t layer) const;
+  /// The rank of all layers; nothing where they differ.
+  std::optional<uint64_t> commonRank() const;
+  /// Puts a layer that is not there yet in its place.
+  void addLayer(uint64_t layer, uint64_t rank);
 };
 
 struct ModelConfig {

@@ -43,8 +43,8 @@ struct LayerWeights {
   std::string upTable;             ///< [V, f], STEM
   std::string upTableScale;        ///< [V], 8-bit rows
   std::string upTableMinimum;      ///< [V], 8-bit rows
-  std::string upMixA;              ///< [f, rank]
-  std::string upMixB;              ///< [rank, d]
+  std::string upMixA;              ///< [f, R], R of the layer
+  std::string upMixB;              ///< [R, d]
   std::string upSelectIds;         ///< [n], i32 or i64, rising
 };
 

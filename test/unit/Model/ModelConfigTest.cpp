@@ -470,6 +470,88 @@ TEST(StemSection, refusesWhatItDoesNotKnow) {
                "model_type is not \"stem_llama\"");
 }
 
+TEST(StemSection, oneRankHoldsForAllLayers) {
+  const StemSection stem = *parse(stemSection({{"rank", 8}})).stem;
+  EXPECT_EQ(stem.ranks, (std::vector<uint64_t>{8, 8}));
+  EXPECT_EQ(stem.rankOf(1), 8u);
+  EXPECT_EQ(stem.rankOf(2), 0u);
+  EXPECT_EQ(stem.commonRank(), 8u);
+  EXPECT_EQ(parse(stemSection({{"rank", nullptr}})).stem->commonRank(), 0u);
+  // The hidden size, which is no more than a low-rank term may have.
+  EXPECT_EQ(parse(stemSection({{"rank", 64}})).stem->rankOf(3), 64u);
+}
+
+// The section's layers are 3 and 1, in this order.
+TEST(StemSection, aListGivesEachLayerItsRank) {
+  const StemSection stem = *parse(stemSection({{"rank", {16, 4}}})).stem;
+  EXPECT_EQ(stem.layers, (std::vector<uint64_t>{1, 3}));
+  EXPECT_EQ(stem.ranks, (std::vector<uint64_t>{4, 16}));
+  EXPECT_EQ(stem.rankOf(0), 0u);
+  EXPECT_EQ(stem.rankOf(1), 4u);
+  EXPECT_EQ(stem.rankOf(2), 0u);
+  EXPECT_EQ(stem.rankOf(3), 16u);
+  EXPECT_EQ(stem.rankOf(4), 0u);
+  EXPECT_EQ(stem.commonRank(), std::nullopt);
+  EXPECT_EQ(parse(stemSection({{"rank", {0, 64}}})).stem->rankOf(1), 64u);
+  EXPECT_EQ(parse(stemSection({{"rank", {4, 4}}})).stem->commonRank(), 4u);
+}
+
+TEST(StemSection, refusesRanks) {
+  const auto refuse = [](const ordered_json &rank, auto... parts) {
+    EXPECT_ERROR(parse(stemSection({{"rank", rank}})), "config.json", "stem",
+                 "rank", parts...);
+  };
+  const auto list = [](auto... ranks) {
+    return ordered_json::array({ranks...});
+  };
+  refuse(list(), "0 entries", "\"layers\" 2");
+  refuse(list(4), "1 entries", "\"layers\" 2", "one number for all");
+  refuse(list(4, 4, 4), "3 entries");
+  refuse(list(4, -1), "-1 at 1", "an integer from 0");
+  refuse(list(4.0, 4), "4.0 at 0", "an integer");
+  refuse(list(4, "4"), "\"4\" at 1", "an integer");
+  refuse(list(4, nullptr), "null at 1", "an integer");
+  refuse(list(4, true), "true at 1", "an integer");
+  refuse(list(4, list(4)), "at 1", "an integer");
+  refuse(list(4, uint64_t(1) << 32), "4294967296 at 1", "to 4294967295");
+  refuse(list(65, 4), "65 for layer 3", "hidden_size 64");
+  refuse(65, "65 for layer 1", "hidden_size 64");
+  refuse(-1, "-1", "an integer from 0");
+  refuse(4.5, "4.5", "an integer");
+  refuse("4", "\"4\"", "an integer");
+}
+
+TEST(StemSection, layersAreAddedInPlace) {
+  StemSection stem;
+  stem.layers = {4};
+  stem.addLayer(6, 16);
+  stem.addLayer(1, 8);
+  stem.addLayer(5, 0);
+  EXPECT_EQ(stem.layers, (std::vector<uint64_t>{1, 4, 5, 6}));
+  EXPECT_EQ(stem.ranks, (std::vector<uint64_t>{8, 0, 0, 16}));
+}
+
+// Folders that one rank describes keep their bytes.
+TEST(StemSection, writesAListWhereRanksDiffer) {
+  const std::string text = base().dump();
+  StemSection stem;
+  stem.baseModelType = "llama";
+  stem.rowDType = "float32";
+  const auto written = [&] {
+    return ordered_json::parse(configWithStem(text, stem))["stem"]["rank"];
+  };
+  stem.layers = {1};
+  EXPECT_EQ(written(), 0);
+  stem.ranks = {8};
+  EXPECT_EQ(written(), 8);
+  stem.addLayer(2, 8);
+  EXPECT_EQ(written(), 8);
+  stem.addLayer(0, 4);
+  EXPECT_EQ(written(), ordered_json::array({4, 8, 8}));
+  EXPECT_EQ(ModelConfig::parse(configWithStem(text, stem), "out").stem->ranks,
+            stem.ranks);
+}
+
 // Case C14: every other key stays, in its order.
 TEST(StemSection, isWrittenBack) {
   const std::string text = with({{"frobnicate", {1, 2}}}, "qwen3").dump();

@@ -244,6 +244,31 @@ TEST(ModelWeights, hybridsNeedTheirTensors) {
   EXPECT_ERROR(model.open(), layer(1, "mlp.up_select.ids"), "missing");
 }
 
+TEST(ModelWeights, eachLayerHasFactorsOfItsRank) {
+  Model model("stem_llama");
+  const auto add = [&](uint64_t n, uint64_t rank) {
+    model.add(layer(n, "mlp.up_mix.a.weight"), DType::F32, {80, rank});
+    model.add(layer(n, "mlp.up_mix.b.weight"), DType::F32, {rank, 32});
+  };
+  model.config["stem"]["rank"] = {0, 4};
+  EXPECT_ERROR(model.open(), layer(2, "mlp.up_mix.a.weight"), "[80, 4]",
+               "missing");
+  add(2, 4);
+  const Checkpoint opened = model.open();
+  EXPECT_EQ(opened.weights().layers[1].upMixA, "");
+  EXPECT_EQ(opened.weights().layers[2].upMixA, layer(2, "mlp.up_mix.a.weight"));
+  EXPECT_EQ(opened.weights().layers[2].upMixB, layer(2, "mlp.up_mix.b.weight"));
+  // A layer of rank 0 has no factors.
+  add(1, 4);
+  EXPECT_ERROR(model.open(), layer(1, "mlp.up_mix.a.weight"), "no place");
+  model.config["stem"]["rank"] = {16, 4};
+  EXPECT_ERROR(model.open(), layer(1, "mlp.up_mix.a.weight"), "[80, 4]",
+               "[80, 16]");
+  add(1, 16);
+  EXPECT_EQ(model.open().weights().layers[1].upMixB,
+            layer(1, "mlp.up_mix.b.weight"));
+}
+
 TEST(ModelWeights, selectedIdsRise) {
   Model model("stem_llama");
   model.config["stem"]["select"] = true;

@@ -7,8 +7,9 @@ up-projection:
 
     y = down_proj(act(gate_proj(x)) * up_table[token id])
 
-With a rank, a low-rank map of x is added to the row; with "select", the tokens
-whose ids are in up_select.ids take up_proj(x) instead of both.
+With a rank (one for all STEM layers, or a list with one for each), a low-rank
+map of x is added to the row; with "select", the tokens whose ids are in
+up_select.ids take up_proj(x) instead of both.
 
 The rest is the dense model that config.json's "stem" section names as its base.
 Load a folder that holds this file with trust_remote_code=True:
@@ -46,6 +47,21 @@ def check_section(stem):
         raise ValueError(f"stem section: unknown keys {', '.join(unknown)}")
     if stem.get("row_dtype") == "uint8":
         raise ValueError("stem.row_dtype uint8 is not supported by this file")
+    layer_ranks(stem)
+
+
+def layer_ranks(stem):
+    """{layer: rank of its low-rank term} of the STEM layers."""
+    layers, ranks = stem["layers"], stem.get("rank") or 0
+    if not isinstance(ranks, list):
+        ranks = [ranks] * len(layers)
+    if len(ranks) != len(layers):
+        raise ValueError(f"stem.rank has {len(ranks)} entries, stem.layers"
+                         f" {len(layers)}")
+    for rank in ranks:
+        if type(rank) is not int or rank < 0:
+            raise ValueError(f"stem.rank: {rank} is not a whole number from 0")
+    return dict(zip(layers, ranks))
 
 
 class StemLlamaConfig(PretrainedConfig):
@@ -116,7 +132,7 @@ class SelectedIds(nn.Module):
 
 
 class StemMLP(nn.Module):
-    def __init__(self, dense, vocab_size, stem, token_ids):
+    def __init__(self, dense, vocab_size, rank, select, token_ids):
         super().__init__()
         self.gate_proj = dense.gate_proj
         self.down_proj = dense.down_proj
@@ -124,11 +140,10 @@ class StemMLP(nn.Module):
         weight = dense.gate_proj.weight
         self.up_table = nn.Embedding(vocab_size, weight.shape[0],
                                      device=weight.device, dtype=weight.dtype)
-        rank = stem.get("rank", 0)
         self.up_mix = (LowRank(weight.shape[1], rank, weight.shape[0],
                                device=weight.device, dtype=weight.dtype)
                        if rank else None)
-        self.up_select = SelectedIds() if stem.get("select") else None
+        self.up_select = SelectedIds() if select else None
         if self.up_select is not None:
             self.up_proj = dense.up_proj
         # Not a module: kept out of the parameters.
@@ -172,13 +187,13 @@ class StemLlamaForCausalLM(PreTrainedModel, GenerationMixin):
         self.lm_head = dense.lm_head
         self.vocab_size = config.vocab_size
         self.token_ids = TokenIds()
-        for index in config.stem["layers"]:
+        for index, rank in layer_ranks(config.stem).items():
             if not 0 <= index < len(self.model.layers):
                 raise ValueError(f"stem.layers: there is no layer {index} among"
                                  f" {len(self.model.layers)}")
             layer = self.model.layers[index]
-            layer.mlp = StemMLP(layer.mlp, config.vocab_size, config.stem,
-                                self.token_ids)
+            layer.mlp = StemMLP(layer.mlp, config.vocab_size, rank,
+                                config.stem.get("select"), self.token_ids)
         self.post_init()
 
     @classmethod

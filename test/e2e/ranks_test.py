@@ -1,0 +1,231 @@
+#!/usr/bin/env python3
+# Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""A low-rank term of its own rank for each layer. With factors that zeros fill
+up to the largest rank, one rank for all layers is the same model."""
+
+import json
+import math
+import os
+import shutil
+import unittest
+
+from e2e import GOLDEN, ModelTest, Tensor, read_tensors, stem_json, stem_run, \
+    write_tensors
+
+DENSE = os.path.join(GOLDEN, "llama_gqa")
+LAYERS = [0, 1, 2]
+RANKS = [0, 4, 16]
+IDS = [(7 * i + i * i // 3) % 96 for i in range(140)]
+
+
+def noise(count, seed):
+    return [math.sin(seed + 1.7 * i) / 4 for i in range(count)]
+
+
+def dense():
+    with open(os.path.join(DENSE, "config.json")) as file:
+        config = json.load(file)
+    return config, read_tensors(os.path.join(DENSE, "model.safetensors"))
+
+
+class RankedModelTest(ModelTest):
+    def save(self, name, config, tensors):
+        folder = self.path(name)
+        shutil.rmtree(folder, ignore_errors=True)
+        os.makedirs(folder)
+        with open(os.path.join(folder, "config.json"), "w") as file:
+            json.dump(config, file)
+        write_tensors(os.path.join(folder, "model.safetensors"), tensors)
+        return folder
+
+    def model(self, name, ranks=RANKS, layers=LAYERS, written=None, width=None,
+              ids=None):
+        """`written`: stem.rank in config.json, unless it is `ranks`; `width`:
+        the rank that zeros fill the factors up to; `ids`: those that keep the
+        up-projection."""
+        config, tensors = dense()
+        d, f, vocab = (config[key] for key in (
+            "hidden_size", "intermediate_size", "vocab_size"))
+        config["stem"] = {
+            "version": 1, "base": {"model_type": config["model_type"],
+                                   "architectures": config["architectures"]},
+            "layers": layers, "rank": ranks if written is None else written,
+            "select": ids is not None, "row_dtype": "float32"}
+        config["model_type"] = "stem_llama"
+        for layer, rank in zip(layers, ranks):
+            mlp = f"model.layers.{layer}.mlp."
+            tensors[mlp + "up_table.weight"] = Tensor(
+                "F32", [vocab, f], noise(vocab * f, layer))
+            if ids is None:
+                del tensors[mlp + "up_proj.weight"]
+            else:
+                tensors[mlp + "up_select.ids"] = Tensor("I32", [len(ids)], ids)
+            wide = width or rank
+            if not wide:
+                continue
+            a, b = noise(f * rank, layer + 5), noise(rank * d, layer + 6)
+            zeros = [0.0] * (wide - rank)
+            tensors[mlp + "up_mix.a.weight"] = Tensor(
+                "F32", [f, wide], [value for row in range(f) for value in
+                                   a[row * rank:(row + 1) * rank] + zeros])
+            tensors[mlp + "up_mix.b.weight"] = Tensor(
+                "F32", [wide, d], b + zeros * d)
+        return self.save(name, config, tensors)
+
+    def logits(self, model, *options, ids=IDS, batch=2):
+        path, out = self.path("ids"), self.path("logits")
+        shutil.rmtree(out, ignore_errors=True)
+        write_tensors(path, {"input_ids": Tensor(
+            "I32", [batch, len(ids) // batch], ids)})
+        stem_run("eval", model, f"--input-ids={path}", f"--logits-out={out}",
+                 "--force", *options)
+        return read_tensors(out)["logits"].floats()
+
+    def difference(self, a, b):
+        return max(abs(x - y) for x, y in zip(a, b, strict=True))
+
+
+class RanksTest(RankedModelTest):
+    def test_is_one_rank_with_zeros(self):
+        model = self.model("ranks")
+        padded = self.model("padded", written=16, width=16)
+        for dtype in ("f32", "bf16"):
+            with self.subTest(dtype=dtype):
+                option = f"--dtype={dtype}"
+                self.assertEqual(self.logits(model, option),
+                                 self.logits(padded, option))
+        # Each term counts.
+        for layer in (1, 2):
+            ranks = [0 if i == layer else r for i, r in enumerate(RANKS)]
+            self.assertGreater(self.difference(
+                self.logits(self.model("less", ranks)), self.logits(model)),
+                1e-3)
+
+    def test_ranks_go_with_their_layers(self):
+        """Whatever the order that config.json names them in."""
+        turned = self.model("turned", RANKS[::-1], LAYERS[::-1])
+        self.assertEqual(self.logits(turned), self.logits(self.model("ranks")))
+
+    def test_selected_ids(self):
+        everything = self.model("all", ids=list(range(96)))
+        self.assertEqual(self.logits(everything), self.logits(DENSE))
+        none = self.model("none", ids=[])
+        self.assertEqual(self.logits(none), self.logits(self.model("ranks")))
+
+    def test_threads_and_the_number_of_tokens(self):
+        model = self.model("steps")
+        whole = self.logits(model, "--threads=1")
+        self.assertEqual(self.logits(model, "--threads=2"), whole)
+        self.assertEqual(self.logits(model, ids=IDS[:70], batch=1),
+                         whole[:70 * 96])
+
+    def test_decode_is_prefill(self):
+        model = self.model("steps")
+        options = "--prompt-ids=5,10,33,0,3", "-n", 24, "--ignore-end"
+        cached = stem_json("generate", model, *options)["ids"]
+        for extra in ("--no-cache", "--threads=1", "--threads=2"):
+            self.assertEqual(
+                stem_json("generate", model, *options, extra)["ids"], cached)
+
+    def test_a_function_for_each_rank(self):
+        ir = self.path("ir")
+        model = self.model("kinds", [4, 16, 4])
+        self.logits(model, f"--dump-ir={ir}")
+        graph = next(name for name in os.listdir(ir) if "graph" in name)
+        with open(os.path.join(ir, graph)) as file:
+            text = file.read()
+        for name in ("layer_stem_rank4(", "layer_stem_rank16("):
+            self.assertEqual(text.count(f"func.func private @{name}"), 1)
+        self.assertEqual(text.count("func.func private @layer_"), 2)
+
+    def test_inspect(self):
+        model = self.model("inspected", [0, 16, 16])
+        self.assertIn("float32, rank 0 in layers 0; 16 in layers 1-2\n",
+                      stem_run("inspect", model).stdout)
+        ranks = stem_json("inspect", model)["model"]
+        self.assertEqual(ranks["stem"]["rank"], [0, 16, 16])
+        self.assertEqual([layer["rank"] for layer in ranks["layers"]],
+                         [0, 16, 16])
+        rows = stem_json("inspect", self.model("rows", [0, 0, 0]))["model"]
+        self.assertEqual(rows["stem"]["rank"], 0)
+        config, _ = dense()
+        term = 16 * (config["hidden_size"] + config["intermediate_size"])
+        self.assertEqual(
+            [a["flops_per_token"] - b["flops_per_token"] for a, b in
+             zip(ranks["layers"], rows["layers"])], [0, 2 * term, 2 * term])
+        self.assertEqual(ranks["parameters"] - rows["parameters"], 2 * term)
+        self.assertEqual(ranks["bytes"] - rows["bytes"], 8 * term)
+
+    def test_refused_ranks(self):
+        for rank, words in (
+                ([0, 4], ['"rank" has 2 entries, "layers" 3']),
+                ([0, 4, -1], ['"rank" has -1 at 2', "an integer from 0"]),
+                ([0, 4, 16.0], ['"rank" has 16.0 at 2', "an integer from 0"]),
+                ([0, 4, 33], ["stem.rank is 33 for layer 2, which is more "
+                              "than hidden_size 32"])):
+            with self.subTest(rank=rank):
+                model = self.model("bad", written=rank)
+                self.assert_fails(
+                    [os.path.join(model, "config.json"), *words], "eval",
+                    model, "--input-ids=none",
+                    f"--logits-out={self.path('out')}")
+        model = self.model("bad", written=[0, 4, 8])
+        self.assert_fails(
+            ['"model.layers.2.mlp.up_mix.a.weight" has shape [80, 16]',
+             "asks for [80, 8]"], "eval", model, "--input-ids=none",
+            f"--logits-out={self.path('out')}")
+
+    def test_import_keeps_the_ranks(self):
+        model, out = self.model("source"), self.path("copy")
+        stem_run("import", model, out, "--dtype=bf16")
+        with open(os.path.join(out, "config.json")) as file:
+            section = json.load(file)["stem"]
+        self.assertEqual((section["rank"], section["row_dtype"]),
+                         (RANKS, "bfloat16"))
+        self.assertEqual(stem_json("inspect", out)["model"]["stem"]["rank"],
+                         RANKS)
+
+
+class ConvertAgainTest(RankedModelTest):
+    """A STEM model gets further layers."""
+
+    def convert(self, model, init):
+        out = self.path("out-" + init)
+        stem_run("convert", model, out, "--layers=1", f"--init={init}")
+        with open(os.path.join(out, "config.json")) as file:
+            return out, json.load(file)["stem"]
+
+    def test_new_layers_have_rows_alone(self):
+        for init in ("xavier", "embedding", "row-mean"):
+            with self.subTest(init=init):
+                out, section = self.convert(
+                    self.model("source-" + init, [4, 4], [0, 2], written=4),
+                    init)
+                self.assertEqual((section["layers"], section["rank"]),
+                                 ([0, 1, 2], [4, 0, 4]))
+                self.assertEqual(stem_json("inspect", out)["unsupported"], [])
+                self.assertTrue(all(map(math.isfinite, self.logits(out))))
+
+    def test_ranks_stay(self):
+        _, section = self.convert(self.model("source", [16, 0], [2, 0]),
+                                  "row-mean")
+        self.assertEqual((section["layers"], section["rank"]),
+                         ([0, 1, 2], [0, 0, 16]))
+        _, section = self.convert(self.model("rows", [0, 0], [0, 2]), "xavier")
+        self.assertEqual(section["rank"], 0)
+
+    def test_selected_ids_are_refused(self):
+        source = self.model("source", [0, 0], [0, 2], ids=[3, 10])
+        for init in ("xavier", "embedding", "row-mean", "calibrated"):
+            with self.subTest(init=init):
+                out = self.path("out")
+                self.assert_fails(
+                    [source, "stem.select", "would have no such ids",
+                     "all layers at once"], "convert", source, out,
+                    "--layers=1", f"--init={init}")
+                self.assertFalse(os.path.exists(out))
+
+
+if __name__ == "__main__":
+    unittest.main()
