@@ -156,13 +156,12 @@ void Convert::checkReport() const {
          file.string());
 }
 
-/// A third of the dense layers, the cheapest ones, unless asked.
+/// A third of the layers, the cheapest ones, unless asked.
 std::string Convert::layerChoice() const {
   if (!arguments.layers.empty())
     return arguments.layers;
-  return fmt::format("auto:{}",
-                     std::max<uint64_t>(
-                         1, denseLayerCount(checkpoint.config()) / 3));
+  return fmt::format(
+      "auto:{}", std::max<uint64_t>(1, checkpoint.config().layerCount() / 3));
 }
 
 /// Before minutes of calibration: the layers, and whether their tables alone
@@ -363,7 +362,7 @@ StemSection Convert::section() const {
       stem.baseArchitectures =
           json["architectures"].get<std::vector<std::string>>();
   }
-  // Without calibration --mix-rank is 0: the new layers have rows alone.
+  // Of rank 0 without a calibration: the new layers have rows alone.
   for (const uint64_t layer : layers)
     stem.addLayer(layer, rankOf(layer));
   stem.rowDType = dtypeConfigName(rowType);
