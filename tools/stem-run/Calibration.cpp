@@ -31,6 +31,10 @@ CalibrationArguments checked(CalibrationArguments arguments,
     throw UsageError(fmt::format("--mix-rank={}: the model's hidden size is "
                                  "{}, and no rank is above it",
                                  arguments.rank, config.hiddenSize));
+  if (arguments.denseBelow > 0 && config.stem)
+    throw UsageError("--dense-below: the STEM layers that the model has keep "
+                     "the up-projection for no id, and that holds for all or "
+                     "for none; leave it out, or convert the dense model");
   const int64_t own = static_cast<int64_t>(config.maxPositions);
   if (own > 0)
     arguments.text.window = std::min(arguments.text.window, own);
@@ -57,6 +61,12 @@ void requireFiniteDense(double loss, const Checkpoint &checkpoint) {
 
 } // namespace
 
+uint64_t stem::denseLayerCount(const ModelConfig &config) {
+  return static_cast<uint64_t>(
+      std::count_if(config.layers.begin(), config.layers.end(),
+                    [](const LayerConfig &layer) { return !layer.isStem; }));
+}
+
 std::optional<uint64_t> stem::parseAutoLayers(const std::string &choice,
                                               const ModelConfig &config) {
   constexpr std::string_view prefix = "auto:";
@@ -72,6 +82,11 @@ std::optional<uint64_t> stem::parseAutoLayers(const std::string &choice,
   if (count > config.layerCount())
     throw UsageError(fmt::format("--layers={}: the model has {} layers", choice,
                                  config.layerCount()));
+  if (const uint64_t dense = denseLayerCount(config); count > dense)
+    throw UsageError(fmt::format(
+        "--layers={}: {} of the model's {} layers are dense, and the others "
+        "are STEM already",
+        choice, dense, config.layerCount()));
   return count;
 }
 
@@ -193,7 +208,7 @@ void Calibration::measureSensitivities() {
       [&](double part) { progress.update(part); });
   sensitivitySeconds = watch.seconds();
   requireFiniteDense(sensitivities->base, checkpoint);
-  // NaN has no order.
+  // NaN has no order. STEM layers have it, and do not take part.
   for (double &layer : sensitivities->layers)
     if (!std::isfinite(layer))
       layer = INFINITY;
@@ -203,6 +218,9 @@ std::vector<uint64_t> Calibration::cheapestLayers(uint64_t count) {
   measureSensitivities();
   std::vector<uint64_t> order(sensitivities->layers.size());
   std::iota(order.begin(), order.end(), 0);
+  std::erase_if(order, [&](uint64_t layer) {
+    return checkpoint.config().layers[layer].isStem;
+  });
   std::sort(order.begin(), order.end(), [&](uint64_t a, uint64_t b) {
     return std::pair(sensitivities->layers[a], a) <
            std::pair(sensitivities->layers[b], b);
@@ -368,10 +386,13 @@ void Calibration::print() const {
     fmt::print("sensitivity (nats that a layer's conversion alone costs, "
                "measured in {}):\n",
                formatSeconds(sensitivitySeconds));
+    const ModelConfig &config = checkpoint.config();
+    const uint64_t count = denseLayerCount(config);
+    uint64_t printed = 0;
     for (size_t i = 0; i < sensitivities->layers.size(); ++i)
-      fmt::print("{:>5} {:.4f}{}", i, sensitivities->layers[i],
-                 i % 6 == 5 || i + 1 == sensitivities->layers.size() ? "\n"
-                                                                     : "  ");
+      if (!config.layers[i].isStem)
+        fmt::print("{:>5} {:.4f}{}", i, sensitivities->layers[i],
+                   ++printed % 6 == 0 || printed == count ? "\n" : "  ");
   }
   fmt::print("{:<9} {:>6} {:>10} {:>8} {:>22}\n", "", "rank", "shrinkage",
              "ridge", "output error, refitted");
@@ -383,14 +404,16 @@ void Calibration::print() const {
     fmt::print("{} ids keep the matrix, {:.1f} % of the tokens held back\n",
                selected.size(), 100 * selectedShare());
   const double ratio = std::exp(convertedLoss - denseLoss);
-  fmt::print("perplexity on {} tokens held back: {:.2f} dense, {:.2f} "
+  const bool isDense = !checkpoint.config().stem;
+  fmt::print("perplexity on {} tokens held back: {:.2f} {}, {:.2f} "
              "converted, {:.2f} times; {:.1f} % of these tokens have a row "
              "that was fitted\n",
-             text.check.tokens, std::exp(denseLoss), std::exp(convertedLoss),
-             ratio, 100 * text.coverage());
+             text.check.tokens, std::exp(denseLoss),
+             isDense ? "dense" : "before", std::exp(convertedLoss), ratio,
+             100 * text.coverage());
   if (ratio > 2)
     printWarning(fmt::format("the converted model's perplexity is {:.1f} times "
-                             "that of the dense one; convert fewer layers or "
+                             "that of the {} one; convert fewer layers or "
                              "give more text",
-                             ratio));
+                             ratio, isDense ? "dense" : "given"));
 }

@@ -49,7 +49,8 @@ public:
   /// Ids that keep the up-projection, rising.
   std::span<const int32_t> selectedIds() const { return selected; }
 
-  /// The layers of "auto:N": the N whose conversion alone costs least.
+  /// The layers of "auto:N": the N dense ones whose conversion alone costs
+  /// least.
   std::vector<uint64_t> cheapestLayers(uint64_t count);
 
   /// The low-rank terms of `layers`, one rank each, as asked.
@@ -88,6 +89,8 @@ private:
   std::vector<int64_t> ranks;
   double sensitivitySeconds = 0, rankSeconds = 0, convertSeconds = 0;
 };
+
+uint64_t denseLayerCount(const ModelConfig &config);
 
 /// N of "auto:N"; nothing for another choice of layers. Throws a UsageError for
 /// a wrong one.

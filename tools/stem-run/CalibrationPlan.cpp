@@ -29,7 +29,7 @@ CalibrationSizes stem::calibrationSizes(const CalibrationText &text,
   sizes.rank = rank;
   sizes.weights = runs.weights;
   sizes.oneLayerWeights = runner.oneLayerWeights();
-  sizes.step = sumOfBytes({runs.arena, runs.cache});
+  sizes.step = sumOfBytes({runs.arena, runs.cache, runs.tables});
   sizes.stepTokens = runner.maxStepTokens();
   return sizes;
 }

@@ -10,6 +10,7 @@
 #include "Progress.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <optional>
 
@@ -152,7 +153,8 @@ void Calibrator::Impl::attention(HiddenStates &states, uint64_t layer) {
 
 void Calibrator::Impl::feedForward(HiddenStates &states, uint64_t layer) {
   for (const TokenStream::Step &step : states.stream().steps) {
-    runner.feedForward(layer, states.at(step), step.count, next.data());
+    runner.feedForward(layer, states.at(step), step.count, next.data(),
+                       states.stream().step(step).ids);
     std::copy_n(next.data(), step.count * width, states.at(step));
     states.leave(step);
   }
@@ -170,7 +172,7 @@ std::vector<float> Calibrator::Impl::losses(const HiddenStates &states) {
   return result;
 }
 
-/// Runs the dense layers above `layer`.
+/// Runs the layers above `layer`.
 double Calibrator::Impl::lossAbove(HiddenStates &states, uint64_t layer) {
   for (uint64_t above = layer + 1; above < layerCount(); ++above) {
     attention(states, above);
@@ -241,15 +243,20 @@ Calibrator::measureSensitivities(const std::function<void(double)> &done) {
   for (uint64_t layer = 0; layer < impl->layerCount(); ++layer) {
     impl->attention(fit, layer);
     impl->attention(choose, layer);
-    const LayerFit converted =
-        impl->fitter.fit(layer, {fit}, {choose}, options);
-    changed.copyFrom(choose);
-    impl->fitter.propagate(converted, changed, options, /*leaveOneOut=*/false);
+    std::optional<LayerFit> converted;
+    if (!impl->checkpoint.config().layers[layer].isStem) {
+      converted = impl->fitter.fit(layer, {fit}, {choose}, options);
+      changed.copyFrom(choose);
+      impl->fitter.propagate(*converted, changed, options,
+                             /*leaveOneOut=*/false);
+    }
     impl->feedForward(fit, layer);
     impl->feedForward(choose, layer);
     impl->leaveLayer(layer);
-    result.layers.push_back(impl->lossAbove(changed, layer));
-    result.errors.push_back(converted.figures.errorAfter);
+    result.layers.push_back(converted ? impl->lossAbove(changed, layer)
+                                      : std::nan(""));
+    result.errors.push_back(converted ? converted->figures.errorAfter
+                                      : std::nan(""));
     done(static_cast<double>(layer + 1) /
          static_cast<double>(impl->layerCount()));
   }

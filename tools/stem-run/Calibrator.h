@@ -46,21 +46,21 @@ struct ConvertedLayer {
   const LowRankTerm *lowRank;  ///< null: none
 };
 
-/// Converts layers of a dense model one after the other, each on the hidden
-/// states that the converted ones below it give.
+/// Converts dense layers of a model one after the other, each on the hidden
+/// states that the converted ones below it give. STEM layers run as they are.
 class Calibrator {
 public:
   Calibrator(const Checkpoint &checkpoint, LayerRunner &runner,
              const CalibrationText &text, const CalibrationOptions &options);
   ~Calibrator();
 
-  /// What a place takes in a dense layer, measured on one step.
+  /// What a place takes in a layer, measured on one step.
   double secondsPerPlace();
 
   /// What each layer's conversion alone adds to the mean negative
-  /// log-likelihood of `choose`; dense in the end is `base`. Rows are fitted to
-  /// a sample of `fit`, with k = 4, W_down with the ridge 0.01, no low-rank
-  /// term.
+  /// log-likelihood of `choose`, which is `base` before it; of a STEM layer
+  /// NaN. Rows are fitted to a sample of `fit`, with k = 4, W_down with the
+  /// ridge 0.01, no low-rank term.
   struct Sensitivities {
     double base = 0;
     std::vector<double> layers;
@@ -70,7 +70,7 @@ public:
   Sensitivities measureSensitivities(const std::function<void(double)> &done);
 
   /// For each of `layers` (rising), LayerFitter::rankGains on a sample of `fit`
-  /// in the dense model.
+  /// in the model before.
   std::vector<std::vector<double>>
   measureRankGains(std::span<const uint64_t> layers,
                    const std::function<void(double)> &done);
@@ -82,7 +82,7 @@ public:
           const std::function<void(const ConvertedLayer &)> &onLayer,
           const std::function<void(double)> &done);
 
-  /// The same of the dense model.
+  /// The same of the model before.
   std::vector<float> denseLosses();
 
 private:

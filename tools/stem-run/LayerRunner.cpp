@@ -1,4 +1,4 @@
-//===- LayerRunner.cpp - A dense model, one layer at a time ---------------===//
+//===- LayerRunner.cpp - A model, one layer at a time ---------------------===//
 //
 // Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -46,9 +46,73 @@ struct Parameter {
   stem_tensor tensor;
 };
 
-/// The entries of a layer.
+/// The entries of a layer; a STEM layer has the first two.
 constexpr const char *kParts[] = {"attention", "ffn", "taps", "product",
                                   "project"};
+constexpr size_t kStemParts = 2;
+
+/// What a vector of ids is loaded as.
+stem_argument idArgument(uint64_t count) {
+  stem_argument argument = {};
+  argument.kind = STEM_ARG_PARAM;
+  argument.dtype = STEM_I32;
+  argument.rank = 1;
+  argument.sizes[0] = static_cast<int64_t>(count);
+  return argument;
+}
+
+/// The rows of a table that one step reads, each once: tables stay in their
+/// files.
+class StagedRows {
+public:
+  /// The most that a step with so many tokens takes.
+  static int64_t bytes(const TensorInfo &table, int64_t tokens) {
+    return std::min(static_cast<int64_t>(table.rows()), tokens) *
+           rowBytes(table);
+  }
+
+  void read(const TensorSource &source, const TensorInfo &table,
+            std::span<const int32_t> ids);
+  stem_tensor rows() const { return staged; }
+  /// For each of the ids, its row.
+  std::span<const int32_t> index() const { return places; }
+
+private:
+  static int64_t rowBytes(const TensorInfo &table) {
+    return static_cast<int64_t>(table.bytes / table.rows());
+  }
+
+  Arena memory;
+  stem_tensor staged = {};
+  std::vector<int32_t> distinct, places;
+};
+
+void StagedRows::read(const TensorSource &source, const TensorInfo &table,
+                      std::span<const int32_t> ids) {
+  distinct.assign(ids.begin(), ids.end());
+  std::sort(distinct.begin(), distinct.end());
+  distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
+  const int64_t count = static_cast<int64_t>(distinct.size());
+  if (count * rowBytes(table) > memory.size())
+    memory = Arena(bytes(table, static_cast<int64_t>(ids.size())),
+                   "the rows of a step");
+  std::byte *out = static_cast<std::byte *>(memory.data());
+  for (int32_t id : distinct) {
+    source.readRaw(table.name, static_cast<uint64_t>(id), 1, out);
+    out += rowBytes(table);
+  }
+  source.release(table.name);
+  const int32_t dtype = table.dtype == DType::F32    ? STEM_F32
+                        : table.dtype == DType::BF16 ? STEM_BF16
+                                                     : STEM_F16;
+  staged = denseTensor(memory.data(), dtype,
+                       {count, static_cast<int64_t>(table.rowElements())});
+  places.clear();
+  for (int32_t id : ids)
+    places.push_back(static_cast<int32_t>(
+        std::lower_bound(distinct.begin(), distinct.end(), id) -
+        distinct.begin()));
+}
 
 } // namespace
 
@@ -57,7 +121,11 @@ struct LayerRunner::Impl : EntryRunner {
 
   void compileParts();
   void plan();
-  const stem_entry &entryOf(const char *part, uint64_t layer) const;
+  std::span<const char *const> partsOf(uint64_t layer) const {
+    return std::span(kParts).first(
+        config.layers[layer].isStem ? kStemParts : std::size(kParts));
+  }
+  const stem_entry &entryOf(std::string_view part, uint64_t layer) const;
   std::string keyOf(const stem_entry &entry, const stem_argument &argument,
                     uint64_t layer) const {
     return correspondingKey(checkpoint.weights(),
@@ -66,8 +134,11 @@ struct LayerRunner::Impl : EntryRunner {
   }
   const Parameter &parameter(const std::string &key,
                              const stem_argument &argument);
+  using Values = std::map<std::string_view, stem_tensor>;
   void run(const stem_entry &entry, uint64_t layer, int64_t tokens,
-           const std::map<std::string_view, stem_tensor> &values);
+           const Values &values);
+  void addTableValues(uint64_t layer, int64_t count,
+                      std::span<const int32_t> ids, Values &values);
   stem_tensor matrix(const float *data, int64_t rows, int64_t columns) const {
     return denseTensor(const_cast<float *>(data), STEM_F32, {rows, columns});
   }
@@ -88,6 +159,7 @@ struct LayerRunner::Impl : EntryRunner {
   /// By key and whether it is packed.
   std::map<std::pair<std::string, bool>, std::unique_ptr<Parameter>> parameters;
   std::map<std::string, std::unique_ptr<Parameter>> replaced; ///< W_down
+  StagedRows staged;
   int64_t oneLayerWeights = 0;
 };
 
@@ -137,8 +209,18 @@ void LayerRunner::Impl::plan() {
   const int64_t shared = sum();
   int64_t before = shared, largestLayer = 0;
   for (uint64_t layer = 0; layer < config.layerCount(); ++layer) {
-    for (const char *part : kParts)
+    for (const char *part : partsOf(layer))
       add(entryOf(part, layer), layer);
+    const LayerWeights &names = checkpoint.weights().layers[layer];
+    if (const std::string &key = names.upSelectIds; !key.empty()) {
+      const uint64_t count = checkpoint.tensors().get(key).elements();
+      weights[{key, false}] = parameterBytes(key.c_str(), idArgument(count));
+    }
+    if (!names.upTable.empty())
+      report.plan.tables =
+          std::max(report.plan.tables,
+                   StagedRows::bytes(checkpoint.tensors().get(names.upTable),
+                                     options.maxStepTokens));
     const int64_t now = sum();
     largestLayer = std::max(largestLayer, now - before);
     before = now;
@@ -148,9 +230,13 @@ void LayerRunner::Impl::plan() {
   report.plan.cache = cacheBytes(cacheOptions(/*layers=*/1));
 }
 
-const stem_entry &LayerRunner::Impl::entryOf(const char *part,
+const stem_entry &LayerRunner::Impl::entryOf(std::string_view part,
                                              uint64_t layer) const {
-  return entry(part + ("_" + kinds[kindOfLayer[layer]].suffix));
+  const std::span<const char *const> parts = partsOf(layer);
+  if (std::find(parts.begin(), parts.end(), part) == parts.end())
+    fail("layer {} is STEM and has no '{}': only a dense layer is fitted",
+         layer, part);
+  return entry(fmt::format("{}_{}", part, kinds[kindOfLayer[layer]].suffix));
 }
 
 const Parameter &LayerRunner::Impl::parameter(const std::string &key,
@@ -166,9 +252,8 @@ const Parameter &LayerRunner::Impl::parameter(const std::string &key,
   return *(parameters[place] = std::move(made));
 }
 
-void LayerRunner::Impl::run(
-    const stem_entry &entry, uint64_t layer, int64_t tokens,
-    const std::map<std::string_view, stem_tensor> &values) {
+void LayerRunner::Impl::run(const stem_entry &entry, uint64_t layer,
+                            int64_t tokens, const Values &values) {
   call(entry, tokens, /*outputRows=*/0, [&](const stem_argument &argument) {
     if (argument.kind == STEM_ARG_PARAM)
       return parameter(keyOf(entry, argument, layer), argument).tensor;
@@ -179,6 +264,28 @@ void LayerRunner::Impl::run(
            name, entry.name);
     return value->second;
   });
+}
+
+/// What the FFN of a STEM layer takes beside the hidden states.
+void LayerRunner::Impl::addTableValues(uint64_t layer, int64_t count,
+                                       std::span<const int32_t> ids,
+                                       Values &values) {
+  if (static_cast<int64_t>(ids.size()) != count)
+    fail("layer {} is STEM: its rows are chosen by the ids of the {} tokens, "
+         "but {} were given",
+         layer, count, ids.size());
+  const LayerWeights &names = checkpoint.weights().layers[layer];
+  const TensorSource &tensors = checkpoint.tensors();
+  staged.read(tensors, tensors.get(names.upTable), ids);
+  values["rows"] = staged.rows();
+  values["index"] = vector(staged.index());
+  if (names.upSelectIds.empty())
+    return;
+  values["ids"] = vector(ids);
+  values["selected"] =
+      parameter(names.upSelectIds,
+                idArgument(tensors.get(names.upSelectIds).elements()))
+          .tensor;
 }
 
 //===----------------------------------------------------------------------===//
@@ -231,10 +338,13 @@ void LayerRunner::attention(uint64_t layer, const StepTokens &tokens,
 }
 
 void LayerRunner::feedForward(uint64_t layer, const float *middle,
-                              int64_t count, float *out) {
-  impl->run(impl->entryOf("ffn", layer), layer, count,
-            {{"middle", impl->hidden(middle, count)},
-             {"out", impl->hidden(out, count)}});
+                              int64_t count, float *out,
+                              std::span<const int32_t> ids) {
+  Impl::Values values = {{"middle", impl->hidden(middle, count)},
+                         {"out", impl->hidden(out, count)}};
+  if (impl->config.layers[layer].isStem)
+    impl->addTableValues(layer, count, ids, values);
+  impl->run(impl->entryOf("ffn", layer), layer, count, values);
 }
 
 void LayerRunner::taps(uint64_t layer, const float *middle, int64_t count,

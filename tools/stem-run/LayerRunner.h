@@ -1,4 +1,4 @@
-//===- LayerRunner.h - A dense model, one layer at a time -----------------===//
+//===- LayerRunner.h - A model, one layer at a time -----------------------===//
 //
 // Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -27,7 +27,7 @@ struct StepTokens {
   int64_t count() const { return static_cast<int64_t>(ids.size()); }
 };
 
-/// Runs the parts of a dense model on hidden states that the caller keeps: x is
+/// Runs the parts of a model on hidden states that the caller keeps: x is
 /// the residual stream before a layer, `middle` the same behind its attention,
 /// both tokens x d; gate, up and z are tokens x F; all f32, row after row.
 /// Every failure is an Error.
@@ -44,10 +44,11 @@ public:
   void embed(std::span<const int32_t> ids, float *x);
   void attention(uint64_t layer, const StepTokens &tokens, const float *x,
                  float *middle);
-  /// The layer's dense FFN.
+  /// The layer's FFN. `ids` are those of the tokens, which a STEM layer takes.
   void feedForward(uint64_t layer, const float *middle, int64_t count,
-                   float *out);
-  /// What enters the FFN's matrices (tokens x d), SiLU(gate) and up.
+                   float *out, std::span<const int32_t> ids = {});
+  /// Of a dense layer, as all down to `project`: what enters the FFN's matrices
+  /// (tokens x d), SiLU(gate) and up.
   void taps(uint64_t layer, const float *middle, int64_t count, float *hidden,
             float *gate, float *up);
   /// W_down z.

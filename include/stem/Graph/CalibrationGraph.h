@@ -39,6 +39,11 @@ struct CalibrationGraph {
 ///
 ///   attention_K: (x, positions, sequences, cache, middle : T x d) -> middle
 ///   ffn_K: (middle, out : T x d) -> out
+///
+/// of a STEM layer also with rows : R x F in the table's type and index : T,
+/// and, where ids keep the up-projection, with ids : T and selected : N. A
+/// dense layer has beside them
+///
 ///   taps_K: (middle, hidden : T x d, gate : T x F, up : T x F)
 ///     -> norm(middle), SiLU(gate), up
 ///   product_K: (z : T x F, out : T x d) -> W_down z
