@@ -9,8 +9,6 @@
 
 #include "LayerGraph.h"
 
-#include "stem/Support/Error.h"
-
 #include <map>
 
 using namespace mlir;
@@ -21,9 +19,10 @@ namespace {
 class CalibrationBuilder {
 public:
   CalibrationBuilder(MLIRContext &context, const ModelConfig &config,
-                     const ModelWeights &weights, const GraphOptions &options)
+                     const ModelWeights &weights, const TensorSource &tensors,
+                     const GraphOptions &options)
       : builder(&context), loc(builder.getUnknownLoc()), config(config),
-        weights(weights), options(options),
+        weights(weights), tensors(tensors), options(options),
         types(context, config, options.compute),
         wide(types.activation(config.intermediateSize, builder.getF32Type())) {}
 
@@ -133,13 +132,47 @@ private:
     for (const LayerParam &param : layerParams(weights.layers[index]))
       declare(param.key, types.param(index, param));
     buildAttention(index, "attention_" + kind.suffix);
-    buildEntry(
-        "ffn_" + kind.suffix,
-        {input("middle", types.residual()), output("out", types.residual())},
-        [&](ValueRange arguments) -> SmallVector<Value> {
-          return {layerBuilder(index, loadLayer(index))
-                      .feedForwardBlock(arguments[0])};
-        });
+    buildFeedForward(index, "ffn_" + kind.suffix);
+    if (!config.layers[index].isStem)
+      buildFittedParts(kind);
+  }
+
+  /// The rows of a STEM layer are an argument: where they lie is the caller's
+  /// business.
+  void buildFeedForward(uint64_t index, const std::string &name) {
+    const LayerWeights &layer = weights.layers[index];
+    SmallVector<GraphArgument> arguments = {
+        input("middle", types.residual()),
+        output("out", types.residual()),
+    };
+    if (config.layers[index].isStem) {
+      Type rows = tableType(builder, config, tensors, layer).getElementType();
+      arguments.push_back(
+          {"rows", types.activation(config.intermediateSize, rows), ""});
+      arguments.push_back(input("index", types.ids()));
+    }
+    if (!layer.upSelectIds.empty()) {
+      arguments.push_back(input("ids", types.ids()));
+      arguments.push_back({"selected", types.ids(), ""});
+    }
+    buildEntry(name, arguments, [&](ValueRange values) -> SmallVector<Value> {
+      LayerInputs inputs = loadLayer(index);
+      if (values.size() > 2) {
+        inputs.rows = values[2];
+        inputs.index = values[3];
+      }
+      if (values.size() > 4) {
+        inputs.ids = values[4];
+        inputs.selected = values[5];
+      }
+      return {
+          layerBuilder(index, std::move(inputs)).feedForwardBlock(values[0])};
+    });
+  }
+
+  /// What a dense layer is fitted with.
+  void buildFittedParts(const CalibrationKind &kind) {
+    uint64_t index = kind.representative;
     buildEntry("taps_" + kind.suffix,
                {input("middle", types.residual()),
                 output("hidden", types.residual()), output("gate", wide),
@@ -197,6 +230,7 @@ private:
   Location loc;
   const ModelConfig &config;
   const ModelWeights &weights;
+  const TensorSource &tensors;
   const GraphOptions &options;
   GraphTypes types;
   RankedTensorType wide;
@@ -210,10 +244,7 @@ CalibrationGraph stem::buildCalibrationGraph(MLIRContext &context,
                                              const TensorSource &tensors,
                                              const GraphOptions &options) {
   context.loadDialect<StemDialect, func::FuncDialect, arith::ArithDialect>();
-  if (config.stem)
-    fail("{}: is a STEM model already; calibration starts from a dense one",
-         tensors.description());
-  return CalibrationBuilder(context, config, weights, options).build();
+  return CalibrationBuilder(context, config, weights, tensors, options).build();
 }
 
 std::string stem::correspondingKey(const ModelWeights &weights,

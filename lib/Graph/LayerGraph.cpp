@@ -7,6 +7,8 @@
 
 #include "LayerGraph.h"
 
+#include "stem/Support/Error.h"
+
 #include <cmath>
 
 using namespace mlir;
@@ -126,6 +128,29 @@ LayerKind stem::layerKind(const ModelConfig &config,
   for (const LayerParam &param : layerParams(weights.layers[index]))
     kind.roles.push_back(param.role);
   return kind;
+}
+
+TableType stem::tableType(OpBuilder &builder, const ModelConfig &config,
+                          const TensorSource &tensors,
+                          const LayerWeights &layer) {
+  const TensorInfo &info = tensors.get(layer.upTable);
+  Type element;
+  switch (info.dtype) {
+  case DType::F32:
+    element = builder.getF32Type();
+    break;
+  case DType::BF16:
+    element = builder.getBF16Type();
+    break;
+  case DType::F16:
+    element = builder.getF16Type();
+    break;
+  default:
+    fail("{}: tensor {} has type {}; a table's rows are F32, BF16 or F16",
+         tensors.description(), layer.upTable, dtypeName(info.dtype));
+  }
+  return TableType::get(builder.getContext(), config.vocabSize,
+                        config.intermediateSize, element);
 }
 
 Value LayerBuilder::weight(Role role) const {

@@ -91,6 +91,11 @@ struct LayerKind {
 LayerKind layerKind(const ModelConfig &config, const ModelWeights &weights,
                     uint64_t index);
 
+/// The table of a STEM layer. Throws an Error for rows of a type that the graph
+/// cannot express.
+TableType tableType(mlir::OpBuilder &builder, const ModelConfig &config,
+                    const TensorSource &tensors, const LayerWeights &layer);
+
 /// What the body of a layer reads besides the residual stream.
 struct LayerInputs {
   mlir::Value positions, sequences, cos, sin, cache, number;

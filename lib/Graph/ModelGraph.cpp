@@ -10,7 +10,6 @@
 #include "LayerGraph.h"
 
 #include "stem/Dialect/Stem/StemDialect.h"
-#include "stem/Support/Error.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -71,24 +70,7 @@ private:
   }
 
   TableType tableType(const LayerWeights &layer) {
-    const TensorInfo &info = tensors.get(layer.upTable);
-    Type element;
-    switch (info.dtype) {
-    case DType::F32:
-      element = builder.getF32Type();
-      break;
-    case DType::BF16:
-      element = builder.getBF16Type();
-      break;
-    case DType::F16:
-      element = builder.getF16Type();
-      break;
-    default:
-      fail("{}: tensor {} has type {}; a table's rows are F32, BF16 or F16",
-           tensors.description(), layer.upTable, dtypeName(info.dtype));
-    }
-    return TableType::get(builder.getContext(), config.vocabSize,
-                          config.intermediateSize, element);
+    return stem::tableType(builder, config, tensors, layer);
   }
 
   RankedTensorType selectedType(const LayerWeights &layer) {

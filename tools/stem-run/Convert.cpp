@@ -156,12 +156,13 @@ void Convert::checkReport() const {
          file.string());
 }
 
-/// A third of the layers, the cheapest ones, unless asked.
+/// A third of the dense layers, the cheapest ones, unless asked.
 std::string Convert::layerChoice() const {
   if (!arguments.layers.empty())
     return arguments.layers;
-  return fmt::format(
-      "auto:{}", std::max<uint64_t>(1, checkpoint.config().layerCount() / 3));
+  return fmt::format("auto:{}",
+                     std::max<uint64_t>(
+                         1, denseLayerCount(checkpoint.config()) / 3));
 }
 
 /// Before minutes of calibration: the layers, and whether their tables alone
