@@ -210,6 +210,62 @@ class CalibrateTest(ModelTest):
             self.assertEqual(json.load(file)["before"]["calibration"],
                              calibration)
 
+    def test_calibrated_again(self):
+        first, result = self.convert("--layers=auto:2")
+        stems = result["converted"]
+        again, page = self.path("again"), self.path("report.html")
+        shown = stem_run(*self.calibrate(
+            again, "--layers=auto:2", "--mix-rank=4", f"--report={page}",
+            model=first))
+        with open(os.path.join(again, "stem_provenance.json")) as file:
+            provenance = json.load(file)
+        layers, calibration = provenance["layers"], provenance["calibration"]
+        sensitivities = calibration["sensitivities"]
+        for values in sensitivities, calibration["sensitivity_errors"]:
+            self.assertEqual([i for i in range(6) if values[i] is None], stems)
+        dense = [i for i in range(6) if i not in stems]
+        self.assertEqual(layers, sorted(sorted(
+            dense, key=lambda layer: sensitivities[layer])[:2]))
+        # Both are of the first model: by rows in f32, and as they are stored.
+        before = result["calibration"]["perplexity_converted"]
+        self.assertAlmostEqual(calibration["perplexity_dense"] / before, 1,
+                               delta=0.01)
+        self.assertIn(" before, ", shown.stdout)
+        self.assertNotIn(" dense, ", shown.stdout)
+        printed = shown.stdout.split("sensitivity (nats")[1].split("rank")[0]
+        self.assertEqual([int(word) for word in printed.split("):")[1].split()
+                          if "." not in word], dense)
+
+        config = stem_json("inspect", again)["model"]
+        stem = {layer: 4 * (layer in layers) for layer in stems + layers}
+        self.assertEqual(config["stem"]["layers"], sorted(stem))
+        self.assertEqual(config["stem"]["rank"],
+                         [stem[layer] for layer in sorted(stem)])
+        old, new = self.tensors(first), self.tensors(again)
+        for name in set(old) - {UP.format(i) for i in layers}:
+            self.assertEqual(old[name].values == new[name].values,
+                             name not in [DOWN.format(i) for i in layers], name)
+        other = self.write("other.txt", some_text(200, 3))
+        figure = stem_json("eval", again, f"--text={other}")["files"][0]
+        self.assertLess(figure["perplexity"], 5000)
+        self.assertGreater(os.path.getsize(page), 1000)
+
+        # A third of the two that are left, but one at least.
+        result = stem_json(*self.calibrate(self.path("third"), model=again))
+        self.assertEqual(len(result["converted"]), 1)
+        self.assertNotIn(result["converted"][0], stem)
+
+    def test_stem_source_writes_its_own_text(self):
+        first = self.path("first")
+        stem_run("convert", self.small, first, "--layers=2",
+                 "--init=row-mean")
+        result = stem_json("convert", first, self.path("out"), "--layers=1",
+                           "--calibrate-tokens=8192", "--dialogue-share=0.1",
+                           "--force-calibration")
+        self.assertEqual([text["file"] for text in
+                          result["calibration"]["texts"]],
+                         ["self", "dialogue"])
+
     def test_short_context(self):
         model = self.copy_model()
         path = os.path.join(model, "config.json")
@@ -376,10 +432,23 @@ class CalibrateTest(ModelTest):
         out = self.path("out")
         stem = self.path("stem")
         stem_run("convert", self.small, stem, "--layers=2", "--init=row-mean")
-        for options in [], ["--layers=auto:1"], ["--layers=3"]:
-            self.assert_refused([stem, "is a STEM model already",
-                                 "starts from a dense one"],
-                                *self.calibrate(out, *options, model=stem))
+        self.assert_refused(["--layers=2,3", "layer 2 is STEM already"],
+                            *self.calibrate(out, "--layers=2,3", model=stem))
+        every = self.path("every")
+        stem_run("convert", self.small, every, "--layers=0,1,2,3,4,5",
+                 "--init=row-mean")
+        for parts, model, options in [
+                (["auto:6", "5 of the model's 6 layers are dense"], stem,
+                 ["--layers=auto:6"]),
+                (["auto:7", "the model has 6 layers"], stem,
+                 ["--layers=auto:7"]),
+                (["0 of the model's 6 layers are dense"], every, []),
+                (["--dense-below", "convert the dense model"], stem,
+                 ["--dense-below=2"])]:
+            with self.subTest(options=options):
+                self.assert_fails(parts, *self.calibrate(out, *options,
+                                                         model=model),
+                                  status=2)
         self.assert_refused(["there is no tokenizer", "calibration needs one"],
                             *self.calibrate(out, model=os.path.join(
                                 GOLDEN, "llama_gqa")))

@@ -226,10 +226,4 @@ TEST(LayerRunnerOptions, MemoryIsKnown) {
   EXPECT_GT(plan.cache, 0);
 }
 
-TEST(LayerRunnerErrors, StemModelIsRefused) {
-  const Checkpoint stem = Checkpoint::open(goldenFolder("stem_llama"));
-  EXPECT_ERROR(LayerRunner(stem, runnerOptions(128)), "stem_llama",
-               "is a STEM model already", "starts from a dense one");
-}
-
 } // namespace

@@ -1,0 +1,221 @@
+//===- LayerRunnerStemTest.cpp - STEM layers, one at a time ---------------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "CalibrationTestSupport.h"
+#include "LayerRunner.h"
+
+#include <nlohmann/json.hpp>
+
+using namespace stem;
+using namespace stem::test;
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// Values without a pattern between -0.5 and 0.5.
+std::string noise(size_t count, uint32_t seed) {
+  std::string bytes;
+  for (uint32_t state = seed; count > 0; --count) {
+    state = state * 1664525 + 1013904223;
+    bytes += raw(static_cast<float>(state >> 8) / (1 << 24) - 0.5f);
+  }
+  return bytes;
+}
+
+/// The golden STEM model, whose layers 1 and 2 have tables, with more of it.
+class Variant {
+public:
+  Variant() {
+    const std::string file = readText(golden / "model.safetensors");
+    uint64_t size;
+    std::memcpy(&size, file.data(), sizeof(size));
+    header = Json::parse(file.substr(sizeof(size), size));
+    data = file.substr(sizeof(size) + size);
+    config = Json::parse(readText(golden / "config.json"));
+  }
+
+  void add(const std::string &name, const std::string &type,
+           const std::vector<size_t> &shape, const std::string &bytes) {
+    header["model.layers." + name] = {
+        {"dtype", type},
+        {"shape", shape},
+        {"data_offsets", {data.size(), data.size() + bytes.size()}}};
+    data += bytes;
+  }
+  void addMix(size_t layer, size_t rank) {
+    const std::string mix = std::to_string(layer) + ".mlp.up_mix.";
+    add(mix + "a.weight", "F32", {size_t(kWide), rank},
+        noise(kWide * rank, static_cast<uint32_t>(10 + layer)));
+    add(mix + "b.weight", "F32", {rank, size_t(kHidden)},
+        noise(rank * kHidden, static_cast<uint32_t>(20 + layer)));
+  }
+  template <typename T>
+  void addSelected(size_t layer, const char *type, const std::vector<T> &ids) {
+    const std::string mlp = std::to_string(layer) + ".mlp.";
+    std::string bytes;
+    for (T id : ids)
+      bytes += raw(id);
+    add(mlp + "up_select.ids", type, {ids.size()}, bytes);
+    add(mlp + "up_proj.weight", "F32", {size_t(kWide), size_t(kHidden)},
+        noise(kWide * kHidden, static_cast<uint32_t>(30 + layer)));
+  }
+
+  std::filesystem::path write() const {
+    writeText(folder.path() / "config.json", config.dump());
+    writeText(folder.path() / "model.safetensors",
+              safetensors(header.dump(), data));
+    return folder.path();
+  }
+
+  Json config;
+
+private:
+  const std::filesystem::path golden = goldenFolder("stem_llama");
+  TemporaryFolder folder;
+  Json header;
+  std::string data;
+};
+
+std::vector<float> lossesOf(const Checkpoint &checkpoint,
+                            const TokenStream &stream, LayerRunner &runner) {
+  std::vector<float> losses;
+  std::vector<float> x(static_cast<size_t>(stream.places() * kHidden)),
+      middle(x.size());
+  for (const TokenStream::Step &step : stream.steps) {
+    const StepTokens tokens = stream.step(step);
+    runner.embed(tokens.ids, x.data());
+    for (uint64_t layer = 0; layer < checkpoint.config().layerCount();
+         ++layer) {
+      runner.attention(layer, tokens, x.data(), middle.data());
+      runner.feedForward(layer, middle.data(), step.count, x.data(),
+                         tokens.ids);
+    }
+    std::vector<float> nll(static_cast<size_t>(step.count));
+    runner.score(x.data(),
+                 std::span(stream.labels).subspan(step.begin, step.count),
+                 nll.data());
+    losses.insert(losses.end(), nll.begin(), nll.end());
+  }
+  return losses;
+}
+
+const Windows windows = someWindows(5, 100, 11);
+
+/// Whole and in parts.
+void expectSame(const std::filesystem::path &folder, DType dtype) {
+  const Checkpoint checkpoint = Checkpoint::open(folder);
+  LayerRunner runner(checkpoint, runnerOptions(256, 2, dtype));
+  const TokenStream stream = makeStream(windows, 256);
+  ASSERT_EQ(stream.steps.size(), 3u);
+  EXPECT_LE(largestDifference(lossesOf(checkpoint, stream, runner),
+                              engineLosses(folder, windows, dtype)),
+            1e-5f);
+}
+
+class LayerRunnerStemTest : public testing::TestWithParam<DType> {};
+
+TEST_P(LayerRunnerStemTest, RowsAlone) {
+  expectSame(goldenFolder("stem_llama"), GetParam());
+}
+
+/// Layers of one rank, then of two.
+TEST_P(LayerRunnerStemTest, RowsAndALowRankTerm) {
+  for (size_t second : {4, 7}) {
+    Variant model;
+    model.addMix(1, 4);
+    model.addMix(2, second);
+    model.config["stem"]["rank"] = {4, second};
+    expectSame(model.write(), GetParam());
+  }
+}
+
+/// Both types of ids, two numbers of them in one kind of layer, and none.
+TEST_P(LayerRunnerStemTest, RowsAndSelectedIds) {
+  for (size_t rank : {0, 4}) {
+    Variant model;
+    for (size_t layer = 1; rank > 0 && layer < kLayers; ++layer)
+      model.addMix(layer, rank);
+    model.addSelected<int32_t>(1, "I32", {0, 3, 17, 40, 41, 95});
+    model.addSelected<int64_t>(2, "I64", {5, 6});
+    model.config["stem"]["rank"] = rank;
+    model.config["stem"]["select"] = true;
+    expectSame(model.write(), GetParam());
+  }
+  Variant model;
+  model.addSelected<int32_t>(1, "I32", {});
+  model.addSelected<int32_t>(2, "I32", {7});
+  model.config["stem"]["select"] = true;
+  expectSame(model.write(), GetParam());
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, LayerRunnerStemTest,
+                         testing::Values(DType::F32, DType::BF16),
+                         [](const auto &test) {
+                           return std::string(dtypeName(test.param));
+                         });
+
+class StemParts : public testing::Test {
+protected:
+  Checkpoint checkpoint = Checkpoint::open(goldenFolder("stem_llama"));
+  LayerRunner runner{checkpoint, runnerOptions(256)};
+};
+
+TEST_F(StemParts, StepsAndReleasedLayersDoNotMatter) {
+  LayerRunner large(checkpoint, runnerOptions(2048, 1));
+  const std::vector<float> losses =
+      lossesOf(checkpoint, makeStream(windows, 256), runner);
+  EXPECT_TRUE(sameBits(lossesOf(checkpoint, makeStream(windows, 2048), large),
+                       losses, 1));
+  for (uint64_t layer = 0; layer < kLayers; ++layer)
+    runner.releaseLayer(layer);
+  EXPECT_TRUE(sameBits(lossesOf(checkpoint, makeStream(windows, 256), runner),
+                       losses, 1));
+}
+
+/// Each row once, of a table that has fewer than a step has tokens.
+TEST_F(StemParts, TablesArePlannedAsTheRowsOfAStep) {
+  EXPECT_EQ(runner.report().plan.tables,
+            static_cast<int64_t>(kVocab) * kWide * 4);
+  LayerRunner small(checkpoint, runnerOptions(64));
+  EXPECT_EQ(small.report().plan.tables, 64 * kWide * 4);
+  const Checkpoint dense = Checkpoint::open(goldenFolder("llama_gqa"));
+  EXPECT_EQ(LayerRunner(dense, runnerOptions(64)).report().plan.tables, 0);
+}
+
+TEST_F(StemParts, OnlyDenseLayersHaveTheOthers) {
+  std::vector<float> narrow(static_cast<size_t>(kTile * kHidden)),
+      wide(static_cast<size_t>(kTile * kWide));
+  const auto taps = [&](uint64_t layer) {
+    runner.taps(layer, narrow.data(), kTile, narrow.data(), wide.data(),
+                wide.data());
+  };
+  EXPECT_NO_THROW(taps(0));
+  EXPECT_ERROR(taps(1), "layer 1 is STEM", "'taps'");
+  EXPECT_ERROR(runner.product(2, wide.data(), kTile, narrow.data()),
+               "layer 2 is STEM", "'product'");
+  EXPECT_ERROR(
+      runner.project(1, narrow.data(), wide.data(), kTile, narrow.data()),
+      "layer 1 is STEM", "'project'");
+  EXPECT_ERROR(runner.replaceDown(1, std::vector<float>(kHidden * kWide)),
+               "layer 1 is STEM", "only a dense layer is fitted");
+}
+
+TEST_F(StemParts, RowsNeedIdsOfTheVocabulary) {
+  std::vector<float> x(static_cast<size_t>(kTile * kHidden));
+  std::vector<int32_t> ids(static_cast<size_t>(kTile));
+  EXPECT_NO_THROW(runner.feedForward(1, x.data(), kTile, x.data(), ids));
+  EXPECT_ERROR(runner.feedForward(1, x.data(), kTile, x.data()),
+               "layer 1 is STEM", "64 tokens", "0 were given");
+  for (int32_t wrong : {-1, static_cast<int32_t>(kVocab)}) {
+    ids[3] = wrong;
+    EXPECT_ERROR(runner.feedForward(1, x.data(), kTile, x.data(), ids),
+                 "model.layers.1.mlp.up_table.weight", "it has 96");
+  }
+}
+
+} // namespace
