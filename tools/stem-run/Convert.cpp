@@ -160,9 +160,9 @@ void Convert::checkReport() const {
 std::string Convert::layerChoice() const {
   if (!arguments.layers.empty())
     return arguments.layers;
-  return fmt::format("auto:{}",
-                     std::max<uint64_t>(
-                         1, denseLayerCount(checkpoint.config()) / 3));
+  return fmt::format(
+      "auto:{}",
+      std::max<uint64_t>(1, denseLayerCount(checkpoint.config()) / 3));
 }
 
 /// Before minutes of calibration: the layers, and whether their tables alone
