@@ -10,12 +10,13 @@ import os
 import shutil
 import unittest
 
-from e2e import GOLDEN, ModelTest, Tensor, read_tensors, stem_json, stem_run, \
-    write_tensors
+from e2e import GOLDEN, ROOT, ModelTest, Tensor, read_tensors, stem_json, \
+    stem_run, write_tensors
 
 DENSE = os.path.join(GOLDEN, "llama_gqa")
 LAYERS = [0, 1, 2]
 RANKS = [0, 4, 16]
+TEXT = os.path.join(ROOT, "models", "text", "king-james-genesis-exodus.txt")
 IDS = [(7 * i + i * i // 3) % 96 for i in range(140)]
 
 
@@ -214,6 +215,18 @@ class ConvertAgainTest(RankedModelTest):
                          ([0, 1, 2], [0, 0, 16]))
         _, section = self.convert(self.model("rows", [0, 0], [0, 2]), "xavier")
         self.assertEqual(section["rank"], 0)
+
+    def test_calibrated_layers_bring_their_rank(self):
+        model = self.small
+        for name, layer, rank in (("first", 2, 8), ("second", 1, 4)):
+            out = self.path(name)
+            stem_run("convert", model, out, f"--calibrate={TEXT}",
+                     "--calibrate-tokens=8192", f"--layers={layer}",
+                     f"--mix-rank={rank}")
+            model = out
+        section = stem_json("inspect", model)["model"]["stem"]
+        self.assertEqual((section["layers"], section["rank"]),
+                         ([1, 2], [4, 8]))
 
     def test_selected_ids_are_refused(self):
         source = self.model("source", [0, 0], [0, 2], ids=[3, 10])
