@@ -7,6 +7,7 @@
 
 #include "LayerFitter.h"
 
+#include "DownRefit.h"
 #include "EngineMemory.h"
 #include "TableRows.h"
 
@@ -18,9 +19,6 @@
 using namespace stem;
 
 namespace {
-
-/// So many typical positions a single one can count for in the refit.
-constexpr double kMostTypical = 100;
 
 /// Moves the rows that count to the front; gives their number.
 int64_t keepCounted(std::span<const uint8_t> counted, float *matrix,
@@ -34,28 +32,6 @@ int64_t keepCounted(std::span<const uint8_t> counted, float *matrix,
     ++kept;
   }
   return kept;
-}
-
-void scaleRows(std::span<const float> factors, float *matrix, int64_t width) {
-  for (size_t i = 0; i < factors.size(); ++i) {
-    float *row = matrix + static_cast<int64_t>(i) * width;
-    for (int64_t c = 0; c < width; ++c)
-      row[c] *= factors[i];
-  }
-}
-
-double squaredNorm(const float *values, int64_t count) {
-  double sum = 0;
-  for (int64_t i = 0; i < count; ++i)
-    sum += double(values[i]) * values[i];
-  return sum;
-}
-
-double squaredDistance(const float *a, const float *b, int64_t count) {
-  double sum = 0;
-  for (int64_t i = 0; i < count; ++i)
-    sum += (double(a[i]) - b[i]) * (double(a[i]) - b[i]);
-  return sum;
 }
 
 } // namespace
@@ -272,39 +248,13 @@ std::vector<float> LayerFitter::readDown(uint64_t layer) const {
   return down;
 }
 
-/// Square roots of the weights that positions have in the refit, by what is
-/// asked of W_down there: 0 for padding, 1 for most. A few positions, mostly
-/// the first of a window, have outputs a thousand times as large as all others,
-/// which the layers above need. Left out, they would come out wrong; with the
-/// weight 1 they would be all that counts. So none counts more than a hundred
-/// typical ones.
-std::vector<float>
-LayerFitter::positionWeights(const HiddenStates &states,
-                             const TokenStream::Step &step) const {
-  const auto sequences = states.stream().step(step).sequences;
-  std::vector<double> norms, sorted;
-  for (int64_t i = 0; i < step.count; ++i) {
-    norms.push_back(squaredNorm(target.data() + i * d, d));
-    if (sequences[i] >= 0)
-      sorted.push_back(norms.back());
-  }
-  const auto middle =
-      sorted.begin() + static_cast<ptrdiff_t>(sorted.size() / 2);
-  std::nth_element(sorted.begin(), middle, sorted.end());
-  const double most = kMostTypical * *middle;
-  std::vector<float> weights(norms.size());
-  for (size_t i = 0; i < weights.size(); ++i)
-    if (sequences[i] >= 0)
-      weights[i] =
-          norms[i] > most ? static_cast<float>(std::sqrt(most / norms[i])) : 1;
-  return weights;
-}
-
 /// The states that the converted layers below made are not the dense model's.
-/// Part of the difference follows from z, and W_down can take it back.
+/// Part of the difference follows from z, and W_down can take it back, unless a
+/// norm stands between it and the states.
 void LayerFitter::addCarry(const Layer &layer, const LayerText &text,
                            const TokenStream::Step &step) {
-  if (!text.dense)
+  const LayerWeights &weights = checkpoint.weights().layers[layer.number];
+  if (!text.dense || !weights.postFeedForwardNorm.empty())
     return;
   const float share = static_cast<float>(layer.options.carry);
   const float *dense = text.dense->at(step), *states = text.states.at(step);
@@ -314,16 +264,22 @@ void LayerFitter::addCarry(const Layer &layer, const LayerText &text,
   text.states.leave(step);
 }
 
-/// The ridge whose update leaves the least of what is asked of W_down on
-/// positions that it was not fitted to; `update` stays 0 where none helps.
-void LayerFitter::chooseRidge(const Layer &layer, NormalEquations &equations,
-                              const RowFit &rows, const LayerText &choose,
-                              CalibratedLayer &figures,
-                              std::vector<float> &update) {
-  std::vector<std::vector<float>> products, targets;
-  double outputs = 0, before = 0;
-  const std::vector<TokenStream::Step> &steps = choose.states.stream().steps;
-  for (const TokenStream::Step &step : steps) {
+/// W_down plus the ridge regression from g ⊙ U to what the output lacks.
+std::vector<float> LayerFitter::refitDown(const Layer &layer,
+                                          const RowFit &rows,
+                                          const LayerText &fit,
+                                          const LayerText &choose,
+                                          CalibratedLayer &figures) {
+  DownRefit refit(runner, checkpoint.config(), layer.number);
+  for (const TokenStream::Step &step : fit.states.stream().steps) {
+    taps(layer, fit.states, step);
+    applyRows(layer, rows, fit.states, step, /*leaveOneOut=*/true);
+    runner.product(layer.number, error.data(), step.count, target.data());
+    addCarry(layer, fit, step);
+    refit.addFit(fit.states.stream().step(step).sequences, gated.data(),
+                 target.data());
+  }
+  for (const TokenStream::Step &step : choose.states.stream().steps) {
     taps(layer, choose.states, step);
     applyRows(layer, rows, choose.states, step, /*leaveOneOut=*/false);
     runner.product(layer.number, error.data(), step.count, target.data());
@@ -331,66 +287,16 @@ void LayerFitter::chooseRidge(const Layer &layer, NormalEquations &equations,
     for (int64_t i = 0; i < step.count * d; ++i)
       hidden[i] += target[i];
     addCarry(layer, choose, step);
-    const std::vector<float> weights = positionWeights(choose.states, step);
-    scaleRows(weights, hidden.data(), d);
-    scaleRows(weights, target.data(), d);
-    scaleRows(weights, gated.data(), f);
-    outputs += squaredNorm(hidden.data(), step.count * d);
-    before += squaredNorm(target.data(), step.count * d);
-    products.emplace_back(gated.begin(), gated.begin() + step.count * f);
-    targets.emplace_back(target.begin(), target.begin() + step.count * d);
+    refit.addChoose(choose.states.stream().step(step).sequences, gated.data(),
+                    target.data(), hidden.data());
   }
-  double best = before;
-  std::vector<float> candidate(update.size());
-  for (double ridge : layer.options.ridges) {
-    equations.solve(ridge, candidate.data());
-    runner.replaceDown(layer.number, candidate);
-    double after = 0;
-    for (size_t i = 0; i < products.size(); ++i) {
-      const int64_t count = steps[i].count;
-      runner.product(layer.number, products[i].data(), count, hidden.data());
-      after += squaredDistance(hidden.data(), targets[i].data(), count * d);
-    }
-    if (after < best) {
-      best = after;
-      figures.ridge = ridge;
-      update = candidate;
-    }
-  }
-  runner.restoreDown(layer.number);
-  // A layer that puts out nothing loses nothing.
-  figures.errorBefore = outputs > 0 ? before / outputs : 0;
-  figures.errorAfter = outputs > 0 ? best / outputs : 0;
-}
-
-void LayerFitter::addEquations(const Layer &layer, const RowFit &rows,
-                               const LayerText &fit,
-                               NormalEquations &equations) {
-  for (const TokenStream::Step &step : fit.states.stream().steps) {
-    taps(layer, fit.states, step);
-    applyRows(layer, rows, fit.states, step, /*leaveOneOut=*/true);
-    runner.product(layer.number, error.data(), step.count, target.data());
-    addCarry(layer, fit, step);
-    const std::vector<float> weights = positionWeights(fit.states, step);
-    scaleRows(weights, gated.data(), f);
-    scaleRows(weights, target.data(), d);
-    equations.add(gated.data(), target.data(), step.count);
-  }
-}
-
-/// W_down plus the ridge regression from g ⊙ U to what the output lacks.
-std::vector<float> LayerFitter::refitDown(const Layer &layer,
-                                          const RowFit &rows,
-                                          const LayerText &fit,
-                                          const LayerText &choose,
-                                          CalibratedLayer &figures) {
-  NormalEquations equations(runner.context(), f, d, layer.name());
-  addEquations(layer, rows, fit, equations);
-  std::vector<float> update(static_cast<size_t>(d * f));
-  chooseRidge(layer, equations, rows, choose, figures, update);
+  const DownRefit::Result result = refit.solve(layer.options.ridges);
+  figures.ridge = result.ridge;
+  figures.errorBefore = result.errorBefore;
+  figures.errorAfter = result.errorAfter;
   std::vector<float> down = readDown(layer.number);
   for (size_t i = 0; i < down.size(); ++i)
-    down[i] += update[i];
+    down[i] += result.update[i];
   return down;
 }
 

@@ -13,7 +13,6 @@
 
 #include "stem/Calibration/LowRankFit.h"
 #include "stem/Calibration/LowRankTerm.h"
-#include "stem/Calibration/NormalEquations.h"
 #include "stem/Calibration/RowFit.h"
 
 #include <cstdint>
@@ -107,15 +106,8 @@ private:
   std::vector<float> refitDown(const Layer &layer, const RowFit &rows,
                                const LayerText &fit, const LayerText &choose,
                                CalibratedLayer &figures);
-  std::vector<float> positionWeights(const HiddenStates &states,
-                                     const TokenStream::Step &step) const;
   void addCarry(const Layer &layer, const LayerText &text,
                 const TokenStream::Step &step);
-  void addEquations(const Layer &layer, const RowFit &rows,
-                    const LayerText &fit, NormalEquations &equations);
-  void chooseRidge(const Layer &layer, NormalEquations &equations,
-                   const RowFit &rows, const LayerText &choose,
-                   CalibratedLayer &figures, std::vector<float> &update);
   std::vector<float> readDown(uint64_t layer) const;
 
   const Checkpoint &checkpoint;
