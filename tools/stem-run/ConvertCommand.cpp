@@ -167,8 +167,12 @@ void stem::addConvertCommand(CLI::App &app) {
     engine = engineOptions(arguments->compile);
     if (!arguments->dumpDirectory.empty())
       engine.dumpDirectory = arguments->dumpDirectory / "calibration";
+    // "a/b/" and "a/b" are the same folder.
     arguments->calibration.spillFolder =
-        std::filesystem::absolute(arguments->out).parent_path();
+        (std::filesystem::absolute(arguments->out) / "")
+            .lexically_normal()
+            .parent_path()
+            .parent_path();
     convertModel(*arguments);
   });
 }
