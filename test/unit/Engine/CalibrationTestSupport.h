@@ -14,6 +14,9 @@
 #include "stem/Graph/ModelGraph.h"
 
 #include <algorithm>
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
 #include <set>
 
 namespace stem::test {
@@ -129,6 +132,36 @@ inline double meanOfScored(std::span<const float> losses,
       count += 1;
     }
   return sum / count;
+}
+
+/// Tensors by name, and what happens to their elements.
+using TensorChanges =
+    std::map<std::string, std::function<void(std::span<float>)>>;
+
+inline void toZero(std::span<float> values) {
+  std::fill(values.begin(), values.end(), 0.0f);
+}
+
+/// A copy of a golden model, in f32, with other values in some tensors.
+inline void copyChanged(const std::string &model,
+                        const std::filesystem::path &folder,
+                        const TensorChanges &changes) {
+  std::filesystem::copy(goldenFolder(model), folder);
+  std::string file = readText(folder / "model.safetensors");
+  uint64_t size;
+  std::memcpy(&size, file.data(), sizeof(size));
+  const auto header = nlohmann::json::parse(file.substr(sizeof(size), size));
+  for (const auto &[name, change] : changes) {
+    const auto offsets =
+        header.at(name).at("data_offsets").get<std::array<uint64_t, 2>>();
+    std::vector<float> values((offsets[1] - offsets[0]) / sizeof(float));
+    char *place = file.data() + sizeof(size) + size + offsets[0];
+    std::memcpy(values.data(), place, offsets[1] - offsets[0]);
+    change(values);
+    std::memcpy(place, values.data(), offsets[1] - offsets[0]);
+  }
+  std::filesystem::remove(folder / "model.safetensors");
+  writeText(folder / "model.safetensors", file);
 }
 
 } // namespace stem::test

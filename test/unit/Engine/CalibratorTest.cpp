@@ -9,7 +9,6 @@
 #include "CalibrationTestSupport.h"
 
 #include <map>
-#include <nlohmann/json.hpp>
 
 using namespace stem;
 using namespace stem::test;
@@ -43,6 +42,11 @@ struct Bench {
         text(makeText(fit, chooseWindows, checkWindows, maxStepTokens)),
         runner(checkpoint, runnerOptions(maxStepTokens, threads)),
         calibrator(checkpoint, runner, text, CalibrationOptions()) {}
+  Bench(const std::filesystem::path &folder, const CalibrationOptions &options)
+      : checkpoint(Checkpoint::open(folder)),
+        text(makeText(fitWindows, chooseWindows, checkWindows, 1024)),
+        runner(checkpoint, runnerOptions(1024)),
+        calibrator(checkpoint, runner, text, options) {}
 
   Conversion convert(std::vector<uint64_t> layers) {
     Conversion result;
@@ -69,22 +73,6 @@ struct Bench {
   LayerRunner runner;
   Calibrator calibrator;
 };
-
-/// A copy of a golden model with zeros for a tensor.
-void copyWithZeros(const std::string &model, const std::string &tensor,
-                   const std::filesystem::path &folder) {
-  std::filesystem::copy(goldenFolder(model), folder);
-  std::string file = readText(folder / "model.safetensors");
-  uint64_t size;
-  std::memcpy(&size, file.data(), sizeof(size));
-  const auto header = nlohmann::json::parse(file.substr(sizeof(size), size));
-  const auto offsets =
-      header.at(tensor).at("data_offsets").get<std::array<uint64_t, 2>>();
-  std::fill_n(file.begin() + static_cast<int64_t>(8 + size + offsets[0]),
-              offsets[1] - offsets[0], '\0');
-  std::filesystem::remove(folder / "model.safetensors");
-  writeText(folder / "model.safetensors", file);
-}
 
 /// Of layer 0, from the token ids.
 struct FirstTaps {
@@ -252,6 +240,98 @@ TEST_P(CalibratorTest, DownStaysWhereNoUpdateHelps) {
   EXPECT_GT(kept, 0u);
 }
 
+/// Hidden states in a file, weights of one layer at a time.
+TEST_P(CalibratorTest, LittleMemoryGivesTheSame) {
+  const TemporaryFolder scratch;
+  CalibrationOptions options;
+  options.spillFolder = scratch.path();
+  options.isOneLayerHeld = true;
+  Bench all(folder), little(folder, options);
+  EXPECT_EQ(all.denseLoss(), little.denseLoss());
+  const auto measure = [](Bench &bench) {
+    return bench.calibrator.measureSensitivities([](double) {});
+  };
+  const Calibrator::Sensitivities one = measure(all), other = measure(little);
+  EXPECT_EQ(one.base, other.base);
+  EXPECT_EQ(one.layers, other.layers);
+  EXPECT_EQ(one.errors, other.errors);
+  const Conversion a = all.convert({0, 2}), b = little.convert({0, 2});
+  EXPECT_EQ(a.loss, b.loss);
+  for (uint64_t layer : {0, 2}) {
+    EXPECT_TRUE(
+        sameBits(a.layers.at(layer).rows, b.layers.at(layer).rows, kWide));
+    EXPECT_TRUE(
+        sameBits(a.layers.at(layer).down, b.layers.at(layer).down, kWide));
+    EXPECT_EQ(a.layers.at(layer).figures.errorAfter,
+              b.layers.at(layer).figures.errorAfter);
+  }
+  EXPECT_EQ(scratch.entryCount(), 0u);
+}
+
+/// Where every id keeps the matrix, tables change nothing.
+TEST_P(CalibratorTest, AllIdsKeepTheMatrix) {
+  CalibrationOptions options;
+  options.fit.keepsMatrix.assign(kSeen, 1);
+  Bench bench(folder, options);
+  const double dense = bench.denseLoss();
+  EXPECT_NEAR(bench.convert({0, 1, 2}).loss, dense, 1e-5);
+  const Conversion result = bench.convert({1});
+  EXPECT_NEAR(result.loss, dense, 1e-5);
+  const Layer &layer = result.layers.at(1);
+  EXPECT_EQ(layer.figures.errorBefore, 0);
+  EXPECT_EQ(layer.figures.errorAfter, 0);
+  EXPECT_EQ(layer.figures.ridge, 0);
+  std::vector<float> down(layer.down.size());
+  bench.checkpoint.tensors().readF32(
+      bench.checkpoint.weights().layers[1].downProj, 0, kHidden, down.data());
+  EXPECT_TRUE(sameBits(layer.down, down, kWide));
+}
+
+/// W_down is fitted to what the others lack, even where most keep the matrix.
+TEST_P(CalibratorTest, SomeIdsKeepTheMatrix) {
+  CalibrationOptions options;
+  Bench none(folder, options);
+  const Conversion without = none.convert({1});
+  for (int32_t kept : {20, 60}) {
+    options.fit.keepsMatrix.assign(kSeen, 0);
+    std::fill_n(options.fit.keepsMatrix.begin(), kept, 1);
+    Bench some(folder, options);
+    const Conversion with = some.convert({1});
+    const CalibratedLayer &figures = with.layers.at(1).figures;
+    EXPECT_LT(figures.errorBefore, without.layers.at(1).figures.errorBefore);
+    EXPECT_GT(figures.ridge, 0) << kept;
+    EXPECT_LT(figures.errorAfter, figures.errorBefore) << kept;
+    EXPECT_TRUE(
+        sameBits(with.layers.at(1).rows, without.layers.at(1).rows, kWide));
+  }
+}
+
+/// Σ g² u / Σ g² over all positions, for every id.
+TEST_P(CalibratorTest, OneRowForAllIds) {
+  CalibrationOptions options;
+  options.fit.isOneRow = true;
+  Bench bench(folder, options);
+  const Conversion result = bench.convert({0});
+  const Layer &layer = result.layers.at(0);
+  std::vector<double> squares(kWide), gatedUps(kWide);
+  for (const TokenStream::Step &step : bench.text.fit.steps) {
+    const FirstTaps taps(bench.runner, bench.text.fit, step);
+    for (size_t i = 0; i < taps.gate.size(); ++i) {
+      if (taps.index[i / kWide] < 0)
+        continue;
+      const double square = double(taps.gate[i]) * taps.gate[i];
+      squares[i % kWide] += square;
+      gatedUps[i % kWide] += square * taps.up[i];
+    }
+  }
+  for (size_t c = 0; c < kWide; ++c)
+    EXPECT_NEAR(layer.rows[c], gatedUps[c] / squares[c], 1e-4);
+  const std::span<const float> rows = layer.rows;
+  for (size_t id = 1; id < kVocab; ++id)
+    ASSERT_TRUE(sameBits(rows.subspan(id * kWide, kWide), rows.first(kWide)));
+  EXPECT_LT(layer.figures.errorAfter, layer.figures.errorBefore);
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, CalibratorTest,
                          testing::Values("llama_gqa", "mistral_sliding",
                                          "qwen2_qkv_bias", "qwen3_qk_norm"),
@@ -261,8 +341,8 @@ INSTANTIATE_TEST_SUITE_P(Models, CalibratorTest,
 
 TEST(CalibratorExact, LayerThatPutsOutNothing) {
   TemporaryFolder scratch;
-  copyWithZeros("llama_gqa", "model.layers.1.mlp.down_proj.weight",
-                scratch / "model");
+  copyChanged("llama_gqa", scratch / "model",
+              {{"model.layers.1.mlp.down_proj.weight", toZero}});
   Bench bench(scratch / "model");
   const double dense = bench.denseLoss();
   const Conversion result = bench.convert({1});
@@ -275,8 +355,8 @@ TEST(CalibratorExact, LayerThatPutsOutNothing) {
 /// embedding gives, and nothing is lost.
 TEST(CalibratorExact, UpOfTheTokenAloneIsReproduced) {
   TemporaryFolder scratch;
-  copyWithZeros("llama_gqa", "model.layers.0.self_attn.o_proj.weight",
-                scratch / "model");
+  copyChanged("llama_gqa", scratch / "model",
+              {{"model.layers.0.self_attn.o_proj.weight", toZero}});
   Bench bench(scratch / "model");
   const double dense = bench.denseLoss();
   const Conversion result = bench.convert({0});

@@ -169,6 +169,31 @@ TEST_P(LayerRunnerTest, DownOfAnotherSizeIsRefused) {
   EXPECT_TRUE(sameBits(product(), before, kHidden));
 }
 
+/// Also a layer that never ran, and W_down that was replaced.
+TEST_P(LayerRunnerTest, ReleasedLayersAreReadAgain) {
+  LayerRunner runner(checkpoint, runnerOptions(256));
+  const TokenStream stream = makeStream(windows, 256);
+  runner.releaseLayer(1);
+  const std::vector<float> before = lossesOf(runner, stream);
+  for (uint64_t layer = 0; layer < kLayers; ++layer)
+    runner.releaseLayer(layer);
+  EXPECT_TRUE(sameBits(lossesOf(runner, stream), before, 1));
+
+  const std::vector<float> z(static_cast<size_t>(kTile * kWide), 1.0f);
+  const auto product = [&] {
+    std::vector<float> out(static_cast<size_t>(kTile * kHidden));
+    runner.product(1, z.data(), kTile, out.data());
+    return out;
+  };
+  const std::vector<float> own = product();
+  runner.replaceDown(1, std::vector<float>(kHidden * kWide, 2.0f));
+  const std::vector<float> other = product();
+  runner.releaseLayer(1);
+  EXPECT_TRUE(sameBits(product(), other, kHidden));
+  runner.restoreDown(1);
+  EXPECT_TRUE(sameBits(product(), own, kHidden));
+}
+
 TEST_P(LayerRunnerTest, TwoWindowsOfASequenceAreRefused) {
   LayerRunner runner(checkpoint, runnerOptions(128));
   TokenStream stream = makeStream(someWindows(2, 20, 3), 128);
@@ -224,6 +249,11 @@ TEST(LayerRunnerOptions, MemoryIsKnown) {
   EXPECT_LE(plan.weights, 8 * elements); // panels are padded
   EXPECT_GT(plan.arena, 0);
   EXPECT_GT(plan.cache, 0);
+  // All layers are alike: what two of them hold is the difference.
+  EXPECT_GT(runner.oneLayerWeights(), plan.weights / 3);
+  const int64_t layer = (plan.weights - runner.oneLayerWeights()) / 2;
+  EXPECT_GE(layer, 4 * (3 * kHidden * kWide + 2 * kHidden * kHidden));
+  EXPECT_LE(layer, plan.weights / 3);
 }
 
 } // namespace

@@ -1,0 +1,326 @@
+#!/usr/bin/env python3
+# Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""convert --init=calibrated: little memory, one row for all ids, ids that keep
+the matrix, rows in f16, a GGUF source, a conversion that is killed."""
+
+import array
+import json
+import math
+import os
+import random
+import re
+import signal
+import struct
+import subprocess
+import unittest
+
+from calibrate_test import DOWN, TABLE, UP, some_text
+from e2e import ModelTest, read_tensors, stem_json, stem_run
+
+IDS = "model.layers.{}.mlp.up_select.ids"
+VOCABULARY = 259
+
+
+def write_gguf(path, model):
+    """The small model's tokenizer and shapes in a GGUF file, with weights in
+    f32 and in f16."""
+    with open(os.path.join(model, "tokenizer.json")) as file:
+        tokenizer = json.load(file)
+    with open(os.path.join(model, "config.json")) as file:
+        config = json.load(file)
+    vocabulary = sorted(tokenizer["model"]["vocab"].items(),
+                        key=lambda item: item[1])
+    special = {token["id"] for token in tokenizer["added_tokens"]}
+
+    def text(value):
+        return struct.pack("<Q", len(value.encode())) + value.encode()
+
+    def strings(values):
+        return struct.pack("<IQ", 8, len(values)) + b"".join(map(text, values))
+
+    heads = config["num_attention_heads"]
+    entries = [
+        ("general.architecture", 8, text("llama")),
+        ("llama.rope.freq_base", 6, struct.pack("<f", config["rope_theta"])),
+        ("llama.attention.layer_norm_rms_epsilon", 6,
+         struct.pack("<f", config["rms_norm_eps"])),
+        ("tokenizer.ggml.model", 8, text("gpt2")),
+        ("tokenizer.ggml.pre", 8, text("gpt-2")),
+        ("tokenizer.ggml.tokens", 9,
+         strings([token for token, _ in vocabulary])),
+        ("tokenizer.ggml.token_type", 9,
+         struct.pack("<IQ", 5, len(vocabulary)) + b"".join(
+             struct.pack("<i", 3 if number in special else 1)
+             for _, number in vocabulary)),
+        ("tokenizer.ggml.merges", 9, strings([])),
+        *((key, 4, struct.pack("<I", value)) for key, value in (
+            ("llama.context_length", 2048), ("llama.block_count", 2),
+            ("llama.embedding_length", config["hidden_size"]),
+            ("llama.feed_forward_length", config["intermediate_size"]),
+            ("llama.attention.head_count", heads),
+            ("llama.attention.head_count_kv", config["num_key_value_heads"]),
+            ("llama.vocab_size", len(vocabulary)),
+            ("llama.rope.dimension_count", config["head_dim"]),
+            ("tokenizer.ggml.eos_token_id", 2)))]
+    d, f = config["hidden_size"], config["intermediate_size"]
+    keys = config["num_key_value_heads"] * config["head_dim"]
+    shapes = {"token_embd": [len(vocabulary), d], "output_norm": [d]}
+    for layer in range(2):
+        for name, shape in {
+                "attn_norm": [d], "ffn_norm": [d], "attn_q": [d, d],
+                "attn_k": [keys, d], "attn_v": [keys, d],
+                "attn_output": [d, d], "ffn_gate": [f, d], "ffn_up": [f, d],
+                "ffn_down": [d, f]}.items():
+            shapes[f"blk.{layer}.{name}"] = shape
+    numbers, headers, data = random.Random(1), b"", b""
+    for name, shape in shapes.items():
+        count = math.prod(shape)
+        values = ([1.0] * count if len(shape) == 1 else
+                  [numbers.gauss(0, shape[1] ** -0.5) for _ in range(count)])
+        data += b"\0" * (-len(data) % 32)
+        headers += (text(name + ".weight") + struct.pack("<I", len(shape)) +
+                    b"".join(struct.pack("<Q", side)
+                             for side in reversed(shape)) +
+                    struct.pack("<IQ", len(shape) - 1, len(data)))
+        data += (array.array("f", values).tobytes() if len(shape) == 1 else
+                 struct.pack(f"<{count}e", *values))
+    head = b"GGUF" + struct.pack("<IQQ", 3, len(shapes), len(entries))
+    for key, kind, value in entries:
+        head += text(key) + struct.pack("<I", kind) + value
+    head += headers
+    with open(path, "wb") as file:
+        file.write(head + b"\0" * (-len(head) % 32) + data)
+
+
+class CalibrateOptionsTest(ModelTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.text = os.path.join(cls.folder, "text.txt")
+        with open(cls.text, "w") as file:
+            file.write(some_text(3000, 1))
+
+    def command(self, out, *options, model=None):
+        return ["convert", model or self.small, out,
+                f"--calibrate={self.text}", "--calibrate-tokens=8192",
+                "--dialogue-share=0", *options]
+
+    def tensors(self, folder):
+        result = {}
+        for name in os.listdir(folder):
+            if name.endswith(".safetensors"):
+                result.update(read_tensors(os.path.join(folder, name)))
+        return result
+
+    def assert_same_folder(self, a, b):
+        self.assertEqual(sorted(os.listdir(a)), sorted(os.listdir(b)))
+        for name in os.listdir(a):
+            with open(os.path.join(a, name), "rb") as one, \
+                    open(os.path.join(b, name), "rb") as other:
+                self.assertEqual(one.read(), other.read(), name)
+
+    def counts(self):
+        """How often the text to fit holds each id: 14 of 16 windows, of which
+        the first position does not count."""
+        with open(self.text, "rb") as file:
+            content = file.read()
+        with open(os.path.join(self.small, "tokenizer.json")) as file:
+            ids = json.load(file)["model"]["vocab"]
+        windows = len(content) // 512
+        # Evenly from the whole file.
+        taken, passed, chosen = 0, 0, []
+        for window in range(windows):
+            passed += 512
+            if taken * windows * 512 >= 8192 * passed:
+                continue
+            chosen.append(window)
+            taken += 512
+        self.assertEqual(len(chosen), 16)
+        result = [0] * VOCABULARY
+        for place, window in enumerate(chosen):
+            if place in (8, 15):  # to choose and to check
+                continue
+            for byte in content[window * 512 + 1:(window + 1) * 512]:
+                result[ids["\u0120" if byte == 32 else chr(byte)]] += 1
+        self.assertEqual(sum(result), 14 * 511)
+        return result
+
+    # ---- Memory ----
+
+    def test_memory(self):
+        whole = self.path("whole")
+        plan = stem_run(*self.command(whole, "--layers=auto:1")).stderr
+        self.assertNotIn("in a file", plan)
+
+        def bytes_of(plan, pattern):
+            number, unit = re.search(pattern, plan).groups()
+            return float(number) * {"KB": 1e3, "MB": 1e6}[unit]
+
+        total = bytes_of(plan, r"steps [^;]*; ([\d.]+) (.B) in all")
+        states = bytes_of(plan, r"hidden states ([\d.]+) (.B)")
+        for name, memory, words, absent in (
+                ("spilled", total - states / 2, ["hidden states 0 B",
+                                                 "of hidden states in a file"],
+                 "a layer at a time"),
+                ("least", total - states - 2.5e5, ["(a layer at a time)",
+                                                 "of hidden states in a file"],
+                 "hidden states in memory")):
+            # A folder that ends in a slash lies where it lies without.
+            out = self.path(name) + "/"
+            result = stem_run(*self.command(out, "--layers=auto:1",
+                                            f"--memory={int(memory)}"))
+            for word in words:
+                self.assertIn(word, result.stderr)
+            self.assertNotIn(absent, result.stderr)
+            self.assert_same_folder(out, whole)
+        self.assertEqual([name for name in os.listdir(self.folder)
+                          if "spill" in name and "spilled" not in name], [])
+        refused = self.path("refused")
+        self.assert_fails(["the calibration takes", "a layer at a time",
+                           "of hidden states in a file",
+                           "but --memory allows 1 MB",
+                           "fewer --calibrate-tokens", "--dtype=bf16"],
+                          *self.command(refused, "--memory=1MB"))
+        self.assertFalse(os.path.exists(refused))
+
+    # ---- One row ----
+
+    def test_one_row(self):
+        out = self.path("stem")
+        result = stem_json(*self.command(out, "--layers=1,4", "--rows=mean",
+                                         "--row-dtype=f32"))
+        self.assertEqual(result["calibration"]["rows"], "mean")
+        tensors = self.tensors(out)
+        for layer in 1, 4:
+            table = tensors[TABLE.format(layer)]
+            self.assertEqual(table.dtype, "F32")
+            for row in range(1, VOCABULARY):
+                self.assertEqual(table.row(row), table.row(0))
+        self.assertTrue(any(tensors[TABLE.format(1)].row(0)))
+
+    # ---- Ids that keep the matrix ----
+
+    def test_dense_below(self):
+        before, counts = self.tensors(self.small), self.counts()
+        for least in 1, 4:
+            out = self.path(f"below-{least}")
+            result = stem_json(*self.command(out, "--layers=1,4",
+                                             f"--dense-below={least}"))
+            ids = [id for id, count in enumerate(counts) if count < least]
+            calibration = result["calibration"]
+            self.assertEqual(calibration["dense_below"], least)
+            self.assertEqual(calibration["selected_ids"], len(ids))
+            self.assertTrue(0 <= calibration["selected_share"] < 0.1)
+            self.assertEqual(result["replaced"], [])
+            with open(os.path.join(out, "config.json")) as file:
+                self.assertIs(json.load(file)["stem"]["select"], True)
+            with open(os.path.join(
+                    out, "model.safetensors.index.json")) as file:
+                index = json.load(file)["weight_map"]
+            after = self.tensors(out)
+            for layer in 1, 4:
+                self.assertEqual(list(after[IDS.format(layer)].values), ids)
+                self.assertEqual(after[IDS.format(layer)].dtype, "I32")
+                self.assertIn(UP.format(layer), index)
+                self.assertIn(TABLE.format(layer), index)
+            for name, tensor in before.items():
+                if name not in (DOWN.format(1), DOWN.format(4)):
+                    self.assertEqual(after[name].values, tensor.values, name)
+            evaluated = stem_json("eval", out, f"--text={self.text}")
+            self.assertTrue(1 < evaluated["files"][0]["perplexity"] < math.inf)
+        self.assertIn("ids that keep the up-projection",
+                      stem_run("inspect", out).stdout)
+
+    def test_dense_below_with_a_low_rank_term(self):
+        # More often than any id is there: the dense model, table and all.
+        out = self.path("stem")
+        result = stem_json(*self.command(
+            out, "--layers=1,4", "--dense-below=100000", "--mix-rank=8"))
+        calibration = result["calibration"]
+        self.assertEqual(calibration["selected_ids"], VOCABULARY)
+        self.assertEqual(calibration["selected_share"], 1)
+        self.assertAlmostEqual(calibration["perplexity_converted"] /
+                               calibration["perplexity_dense"], 1, delta=1e-3)
+        dense, stem = (stem_json("eval", model, f"--text={self.text}")
+                       ["files"][0]["perplexity"]
+                       for model in (self.small, out))
+        self.assertAlmostEqual(stem / dense, 1, delta=1e-3)
+        self.assertEqual(stem_json("inspect", out)["model"]["stem"]["rank"], 8)
+
+    def test_other_inits(self):
+        out = self.path("out")
+        for option in ("--rows=mean", "--dense-below=1", "--memory=1GB",
+                       "--mix-rank=4"):
+            for kind in "embedding", "row-mean", "xavier":
+                name = option if option == "--rows=mean" \
+                    else option.split("=")[0]
+                self.assert_fails(
+                    [f"{name} is for --init=calibrated, not for --init={kind}"],
+                    "convert", self.small, out, "--layers=1",
+                    f"--init={kind}", option, status=2)
+        for options in (["--rows=some"], ["--dense-below=-1"],
+                        ["--dense-below=few"], ["--memory=much"],
+                        ["--memory=-4GB"]):
+            self.assert_fails([options[0].split("=")[0], "--help"],
+                              *self.command(out, *options), status=2)
+        self.assertFalse(os.path.exists(out))
+
+    # ---- Types and sources ----
+
+    def test_rows_in_f16(self):
+        wide, half = self.path("f32"), self.path("f16")
+        for out, kind in (wide, "f32"), (half, "f16"):
+            stem_run(*self.command(out, "--layers=1", f"--row-dtype={kind}"))
+        one, other = (self.tensors(folder)[TABLE.format(1)]
+                      for folder in (wide, half))
+        self.assertEqual((one.dtype, other.dtype), ("F32", "F16"))
+        rounded = struct.pack(f"<{len(one.values)}e", *one.values)
+        self.assertEqual(other.values.tobytes(), rounded)
+        self.assertTrue(stem_json("eval", half, f"--text={self.text}"))
+
+    def test_gguf(self):
+        gguf = self.path("model.gguf")
+        write_gguf(gguf, self.small)
+        folder = self.path("folder")
+        stem_run("import", gguf, folder)
+        direct, imported = self.path("direct"), self.path("imported")
+        for source, out in (gguf, direct), (folder, imported):
+            result = stem_json(*self.command(out, "--layers=1", model=source))
+            self.assertEqual(result["replaced"], [UP.format(1)])
+        one, other = self.tensors(direct), self.tensors(imported)
+        other.pop(UP.format(1), None)  # lies in a linked shard
+        self.assertEqual(set(one), set(other))
+        for name, tensor in one.items():
+            self.assertEqual(tensor.dtype, other[name].dtype)
+            self.assertEqual(tensor.values, other[name].values, name)
+        self.assertEqual(one[TABLE.format(1)].dtype, "F16")
+        hybrid = self.path("hybrid")
+        result = stem_json(*self.command(hybrid, "--layers=1",
+                                         "--dense-below=1", model=gguf))
+        self.assertEqual(result["replaced"], [])
+        self.assertEqual(self.tensors(hybrid)[UP.format(1)].values,
+                         self.tensors(folder)[UP.format(1)].values)
+        self.assertTrue(stem_json("eval", hybrid, f"--text={self.text}"))
+
+    # ---- A conversion that is killed ----
+
+    def test_killed(self):
+        whole, out = self.path("whole"), self.path("again")
+        options = ["--layers=0,1,2,3,4,5", "--memory=1GB"]
+        stem_run(*self.command(whole, *options))
+        process = subprocess.Popen(["stem-run", *self.command(out, *options)],
+                                   stderr=subprocess.PIPE, text=True)
+        is_writing = any("writing" in line
+                         for line in iter(process.stderr.readline, ""))
+        process.send_signal(signal.SIGKILL)
+        process.communicate(timeout=60)
+        self.assertTrue(is_writing)
+        self.assertEqual(process.returncode, -signal.SIGKILL)
+        self.assertFalse(os.path.exists(out))
+        stem_run(*self.command(out, *options))
+        self.assert_same_folder(out, whole)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+# Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""convert --report: the page, where it may lie, and the figures on it."""
+
+import html.parser
+import os
+import re
+import unittest
+
+from calibrate_test import some_text
+from e2e import ModelTest, stem_json, stem_run
+
+VOID = {"meta", "link", "br", "hr", "img", "input"}
+
+
+class Page(html.parser.HTMLParser):
+    """The text of a page; an error where tags do not nest or something from
+    elsewhere is wanted."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.open, self.text, self.tags = [], "", []
+        with open(path, encoding="utf-8") as file:
+            self.source = file.read()
+        self.feed(self.source)
+        self.close()
+        assert self.open == [], self.open
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        if tag not in VOID:
+            self.open.append(tag)
+        assert tag not in ("script", "iframe", "link", "img"), tag
+        for name, value in attributes:
+            assert name not in ("src", "href", "xlink:href"), (name, value)
+
+    def handle_startendtag(self, tag, attributes):
+        self.handle_starttag(tag, attributes)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag):
+        assert self.open and self.open.pop() == tag, tag
+
+    def handle_data(self, data):
+        self.text += data
+
+
+class CalibrateReportTest(ModelTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.texts = []
+        for name, seed in ("one", 1), ("two", 2):
+            path = os.path.join(cls.folder, name + ".txt")
+            with open(path, "w") as file:
+                file.write(some_text(3000, seed))
+            cls.texts.append(path)
+
+    def command(self, out, *options):
+        return ["convert", self.small, out, "--dialogue-share=0",
+                "--calibrate-tokens=16384",
+                *(f"--calibrate={text}" for text in self.texts), *options]
+
+    def read(self, path):
+        page = Page(path)
+        self.assertNotRegex(page.source, r"https?://(?!www\.w3\.org/)")
+        self.assertNotIn("@import", page.source)
+        self.assertNotIn("url(", page.source)
+        return page
+
+    def test_page_and_figures(self):
+        report = self.path("report.html")
+        result = stem_json(*self.command(self.path("stem"), "--layers=auto:2",
+                                         f"--report={report}"))
+        calibration = result["calibration"]
+        page = self.read(report)
+        for words in ["Conversion of", "What it costs and saves",
+                      "Sensitivity of the layers",
+                      "Error of the converted layers",
+                      "Rows by the frequency of their token",
+                      "Perplexity per text", "How it was made",
+                      *self.texts, calibration["texts"][0]["sha256"]]:
+            self.assertIn(words, page.text)
+        self.assertGreaterEqual(page.tags.count("svg"), 5)
+        # A window's last token predicts nothing.
+        windows = calibration["tokens_check"] // 512
+        scored = calibration["tokens_check"] - windows
+        by_text = calibration["perplexity_by_text"]
+        self.assertEqual([text["file"] for text in by_text], self.texts)
+        self.assertEqual(sum(text["tokens"] for text in by_text), scored)
+        groups = calibration["coverage_by_count"]
+        self.assertEqual(sum(group["check_tokens"] for group in groups),
+                         scored)
+        self.assertEqual(sum(group["ids"] for group in groups), 259)
+        self.assertEqual(groups[0]["from"], 0)
+        self.assertIsNone(groups[-1]["to"])
+        for low, high in zip(groups, groups[1:]):
+            self.assertEqual(low["to"] + 1, high["from"])
+        # Perplexities of the shares make that of the whole.
+        for entries, count, suffix in ((by_text, "tokens", ""),
+                                       (groups, "check_tokens",
+                                        "perplexity_")):
+            for kind in "dense", "converted":
+                product = 1.0
+                for entry in entries:
+                    if entry[count] == 0:
+                        self.assertIsNone(entry[suffix + kind])
+                        continue
+                    product *= entry[suffix + kind] ** (entry[count] / scored)
+                self.assertAlmostEqual(
+                    product / calibration["perplexity_" + kind], 1,
+                    delta=1e-6)
+
+    def test_where_it_may_lie(self):
+        out = self.path("out")
+        there = self.write("there.html", "mine")
+        for report, words in [
+                (os.path.join(out, "report.html"), ["lies in the folder to "
+                                                    "make", out]),
+                (self.path("no/report.html"), ["its folder does not exist",
+                                               "make it first"]),
+                (self.folder, ["is a folder", "the name of a file"]),
+                (there, ["exists already", "--force"])]:
+            for kind in [], ["--init=row-mean"]:
+                command = (self.command(out) if not kind else
+                           ["convert", self.small, out, *kind])
+                self.assert_fails([f"--report={report}: ", *words], *command,
+                                  "--layers=1", f"--report={report}")
+        self.assertFalse(os.path.exists(out))
+        with open(there) as file:
+            self.assertEqual(file.read(), "mine")
+
+    def test_other_inits(self):
+        report = self.write("report.html", "old")
+        for kind in "row-mean", "xavier", "embedding":
+            result = stem_run("convert", self.small, self.path(kind),
+                              "--layers=1,4", f"--init={kind}", "--force",
+                              f"--report={report}")
+            self.assertIn(f"report in {report}", result.stderr)
+            page = self.read(report)
+            self.assertIn(f"The rows start from {kind}. Nothing was measured",
+                          page.text)
+            self.assertNotIn("Sensitivity", page.text)
+            self.assertTrue(re.search(r"in\s+2 layers: 1, 4", page.text))
+
+
+if __name__ == "__main__":
+    unittest.main()

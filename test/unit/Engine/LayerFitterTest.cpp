@@ -1,0 +1,121 @@
+//===- LayerFitterTest.cpp - Positions that W_down is fitted to -----------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "LayerFitter.h"
+#include "CalibrationTestSupport.h"
+
+using namespace stem;
+using namespace stem::test;
+
+namespace {
+
+constexpr int32_t kFirst = 95; ///< begins every window and is nowhere else
+constexpr int64_t kFlag = 31;  ///< the dimension that only this id has
+
+/// Layer 0 of a model in which the FFN's output of the first position of a
+/// window is far larger than that of any other, as where attention has its
+/// sink: gate and up have large weights for a dimension that only one id has.
+void makeSinkModel(const std::filesystem::path &folder) {
+  const auto scaleFlag = [](float scale) {
+    return [scale](std::span<float> matrix) {
+      for (size_t row = 0; row < matrix.size() / kHidden; ++row)
+        matrix[row * kHidden + kFlag] *= scale;
+    };
+  };
+  copyChanged("llama_gqa", folder,
+              {{"model.embed_tokens.weight",
+                [](std::span<float> table) {
+                  for (size_t id = 0; id < kVocab; ++id)
+                    table[id * kHidden + kFlag] = id == kFirst;
+                }},
+               // Attention does not carry it on.
+               {"model.layers.0.self_attn.o_proj.weight",
+                [](std::span<float> matrix) {
+                  toZero(matrix.subspan(kFlag * matrix.size() / kHidden,
+                                        matrix.size() / kHidden));
+                }},
+               {"model.layers.0.mlp.gate_proj.weight", scaleFlag(1000)},
+               {"model.layers.0.mlp.up_proj.weight", scaleFlag(3)}});
+}
+
+Windows withFirst(Windows windows) {
+  for (std::vector<int32_t> &window : windows)
+    window[0] = kFirst;
+  return windows;
+}
+
+/// Squared errors of the FFN's output, over those of the output.
+struct RelativeErrors {
+  double first = 0, others = 0;
+};
+
+struct Bench {
+  explicit Bench(const std::filesystem::path &folder)
+      : checkpoint(Checkpoint::open(folder)),
+        text(makeText(withFirst(someWindows(28, 100, 1, 90)),
+                      withFirst(someWindows(3, 100, 101, 90)),
+                      withFirst(someWindows(3, 100, 201, 90)), 1024)),
+        runner(checkpoint, runnerOptions(1024)),
+        fitter(checkpoint, runner, text.rowIds) {}
+
+  /// Behind the attention of layer 0.
+  std::unique_ptr<HiddenStates> states(const TokenStream &stream) {
+    return std::make_unique<HiddenStates>(
+        stream, kHidden, "", [&](const TokenStream::Step &step, float *out) {
+          std::vector<float> x(static_cast<size_t>(step.count * kHidden));
+          runner.embed(stream.step(step).ids, x.data());
+          runner.attention(0, stream.step(step), x.data(), out);
+        });
+  }
+
+  RelativeErrors errors(const LayerFit &layer) {
+    const TokenStream &stream = text.check;
+    const auto before = states(stream), after = states(stream);
+    fitter.propagate(layer, *after, {}, /*leaveOneOut=*/false);
+    double lost[2] = {}, all[2] = {};
+    for (const TokenStream::Step &step : stream.steps) {
+      std::vector<float> dense(static_cast<size_t>(step.count * kHidden));
+      runner.feedForward(0, before->at(step), step.count, dense.data());
+      for (int64_t i = 0; i < step.count * kHidden; ++i) {
+        const int64_t place = step.begin + i / kHidden;
+        if (stream.sequences[place] < 0)
+          continue;
+        const bool isFirst = stream.positions[place] == 0;
+        lost[isFirst] += std::pow(double(after->at(step)[i]) - dense[i], 2);
+        all[isFirst] += std::pow(double(dense[i]) - before->at(step)[i], 2);
+      }
+    }
+    EXPECT_GT(all[1], 10 * all[0]); // of a hundredth of the positions
+    return {lost[1] / all[1], lost[0] / all[0]};
+  }
+
+  Checkpoint checkpoint;
+  CalibrationText text;
+  LayerRunner runner;
+  LayerFitter fitter;
+};
+
+/// It is fitted, though no row's statistics hold it, and the others are as
+/// well.
+TEST(LayerFitter, FirstPositionWithAHugeOutput) {
+  const TemporaryFolder scratch;
+  makeSinkModel(scratch / "model");
+  Bench bench(scratch / "model");
+  const auto fit = bench.states(bench.text.fit);
+  const auto choose = bench.states(bench.text.choose);
+  LayerFit layer = bench.fitter.fit(0, {*fit}, {*choose}, {});
+  const RelativeErrors refitted = bench.errors(layer);
+  bench.checkpoint.tensors().readF32(
+      bench.checkpoint.weights().layers[0].downProj, 0, kHidden,
+      layer.down.data());
+  const RelativeErrors own = bench.errors(layer);
+  EXPECT_GT(own.first, 0.5);
+  EXPECT_LT(refitted.first, 0.05);
+  EXPECT_LT(refitted.others, 0.9 * own.others);
+}
+
+} // namespace
