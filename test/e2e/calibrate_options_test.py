@@ -251,10 +251,11 @@ class CalibrateOptionsTest(ModelTest):
     def test_other_inits(self):
         out = self.path("out")
         for option in ("--rows=mean", "--dense-below=1", "--memory=1GB",
-                       "--mix-rank=4"):
+                       "--mix-rank=4", "--flops=10%", "--calibrate=self",
+                       "--calibrate-tokens=9000", "--calibrate-seed=1",
+                       "--dialogue-share=0", "--force-calibration"):
             for kind in "embedding", "row-mean", "xavier":
-                name = option if option == "--rows=mean" \
-                    else option.split("=")[0]
+                name = option.split("=")[0]
                 self.assert_fails(
                     [f"{name} is for --init=calibrated, not for --init={kind}"],
                     "convert", self.small, out, "--layers=1",

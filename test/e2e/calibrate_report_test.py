@@ -113,6 +113,15 @@ class CalibrateReportTest(ModelTest):
                     product / calibration["perplexity_" + kind], 1,
                     delta=1e-6)
 
+    @unittest.skipIf(os.geteuid() == 0, "root may write anywhere")
+    def test_its_folder_is_read_only(self):
+        folder = self.path("closed")
+        os.mkdir(folder, 0o500)
+        self.assert_fails(["its folder cannot be written to"],
+                          "convert", self.small, self.path("out"),
+                          "--init=row-mean", "--layers=1",
+                          f"--report={folder}/report.html")
+
     def test_where_it_may_lie(self):
         out = self.path("out")
         there = self.write("there.html", "mine")

@@ -30,6 +30,7 @@
 
 #include <algorithm>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 using namespace stem;
 namespace fs = std::filesystem;
@@ -147,6 +148,9 @@ void Convert::checkReport() const {
          file.string(), arguments.out.string());
   if (!isFolder(fs::absolute(file).parent_path()))
     fail("--report={}: its folder does not exist; make it first",
+         file.string());
+  if (access(fs::absolute(file).parent_path().c_str(), W_OK) != 0)
+    fail("--report={}: its folder cannot be written to; choose another place",
          file.string());
   if (isFolder(file))
     fail("--report={}: is a folder; give the name of a file", file.string());
@@ -558,17 +562,17 @@ void Convert::report(double seconds) const {
 
 void Convert::printCosts(const ModelCost &before,
                          const ModelCost &after) const {
-  const auto change = [](uint64_t from, uint64_t to, auto format) {
+  const auto fromTo = [](uint64_t from, uint64_t to, auto format) {
     return format(static_cast<double>(from)) + " -> " +
            format(static_cast<double>(to));
   };
   const auto line = [&](const std::string &name, const Cost &from,
                         const Cost &to) {
     fmt::print("{:<9} {:>20} {:>20} {:>20} {:>20}\n", name,
-               change(from.parameters, to.parameters, formatCount),
-               change(from.flopsPerToken, to.flopsPerToken, formatCount),
-               change(from.bytes, to.bytes, formatBytes),
-               change(from.bytesPerToken, to.bytesPerToken, formatBytes));
+               fromTo(from.parameters, to.parameters, formatCount),
+               fromTo(from.flopsPerToken, to.flopsPerToken, formatCount),
+               fromTo(from.bytes, to.bytes, formatBytes),
+               fromTo(from.bytesPerToken, to.bytesPerToken, formatBytes));
   };
   fmt::print("{:<9} {:>20} {:>20} {:>20} {:>20}\n", "", "parameters",
              "FLOPs per token", "bytes", "read per token");
@@ -579,14 +583,16 @@ void Convert::printCosts(const ModelCost &before,
   const auto share = [](uint64_t from, uint64_t to) {
     return static_cast<double>(to) / static_cast<double>(from);
   };
-  fmt::print(
-      "FLOPs of linear layers; attention comes on top and is the same "
-      "in both. The model's fall by {:.1f} %, its bytes are {:.2f} times "
-      "as many, and a decoded token reads {:.2f} times as many.\n",
-      100 * (1 -
-             share(before.total().flopsPerToken, after.total().flopsPerToken)),
-      share(before.total().bytes, after.total().bytes),
-      share(before.total().bytesPerToken, after.total().bytesPerToken));
+  fmt::print("FLOPs of linear layers; attention comes on top and is the same "
+             "in both.\n");
+  const Cost from = before.total(), to = after.total();
+  const double saved = 1 - share(from.flopsPerToken, to.flopsPerToken);
+  const std::string changes = fmt::format(
+      "FLOPs fall by {:.1f} %, its bytes are {:.2f} times as many, a decoded "
+      "token reads {:.2f} times as many.",
+      100 * saved, share(from.bytes, to.bytes),
+      share(from.bytesPerToken, to.bytesPerToken));
+  fmt::print("The model's {}\n", changes);
 }
 
 } // namespace

@@ -35,20 +35,16 @@ The last three ruin a trained model: they are starts for training.
 Next: stem-run eval OUT --text=FILE, stem-run bench SRC OUT)";
 
 /// Options that only a calibration understands.
-void refuseForOtherInit(const ConvertArguments &arguments) {
-  const auto refuse = [&](bool isGiven, const char *option) {
-    if (isGiven)
+void refuseForOtherInit(const CLI::App &command,
+                        const ConvertArguments &arguments) {
+  for (const char *option :
+       {"--calibrate", "--calibrate-tokens", "--calibrate-seed",
+        "--dialogue-share", "--force-calibration", "--mix-rank", "--flops",
+        "--rows", "--dense-below", "--memory"})
+    if (command.count(option))
       throw UsageError(fmt::format("{} is for --init=calibrated, not for "
                                    "--init={}",
                                    option, arguments.init.kind));
-  };
-  const CalibrationArguments &calibration = arguments.calibration;
-  refuse(calibration.rank > 0, "--mix-rank");
-  refuse(calibration.flops > 0, "--flops");
-  refuse(!calibration.text.files.empty(), "--calibrate");
-  refuse(calibration.isOneRow, "--rows=mean");
-  refuse(calibration.denseBelow > 0, "--dense-below");
-  refuse(calibration.memory > 0, "--memory");
   if (arguments.layers.empty() || arguments.layers.starts_with("auto"))
     throw UsageError(fmt::format("--init={}: name the layers, like "
                                  "--layers=1/3; only a calibration can choose",
@@ -160,9 +156,9 @@ void stem::addConvertCommand(CLI::App &app) {
                     "file of --report");
   addComputeOptions(*command, arguments->compile);
   addJsonOption(*command, arguments->json);
-  command->callback([arguments] {
+  command->callback([arguments, command] {
     if (arguments->init.kind != "calibrated")
-      refuseForOtherInit(*arguments);
+      refuseForOtherInit(*command, *arguments);
     EngineOptions &engine = arguments->calibration.engine;
     engine = engineOptions(arguments->compile);
     if (!arguments->dumpDirectory.empty())
