@@ -73,6 +73,7 @@ private:
   void report(double seconds) const;
   void printCosts(const ModelCost &before, const ModelCost &after) const;
 
+  const Stopwatch watch;
   const ConvertArguments &arguments;
   ModelFolderWriter writer;
   Checkpoint checkpoint;
@@ -488,7 +489,6 @@ void Convert::writeFittedMatrices(const ConvertedLayer &layer) {
 }
 
 void Convert::run() {
-  const Stopwatch watch;
   declareDense();
   declareTables();
   addModelFiles(writer, checkpoint, /*isStem=*/true);
