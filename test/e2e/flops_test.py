@@ -7,7 +7,7 @@ import json
 import os
 import unittest
 
-from e2e import ROOT, ModelTest, read_tensors, stem_json, stem_run
+from e2e import ROOT, ModelTest, read_tensors, stem_json
 
 TEXT = os.path.join(ROOT, "models", "text", "king-james-genesis-exodus.txt")
 
@@ -65,11 +65,8 @@ class FlopsTest(ModelTest):
                  ["--flops is for --init=calibrated"]]):
             with self.subTest(options=options):
                 out = self.path("refused")
-                result = stem_run("convert", self.small, out, *options,
-                                  check=False)
-                self.assertNotEqual(result.returncode, 0)
-                for word in words:
-                    self.assertIn(word, result.stderr)
+                self.assert_fails(words, "convert", self.small, out, *options,
+                                  status=2)
                 self.assertFalse(os.path.exists(out))
 
 
