@@ -118,4 +118,42 @@ TEST(LayerFitter, FirstPositionWithAHugeOutput) {
   EXPECT_LT(refitted.others, 0.9 * own.others);
 }
 
+/// Half of what the states below lack is asked of W_down, and some of it
+/// follows from what the FFN sees.
+TEST(LayerFitter, ErrorsFromBelowAreTakenBackInPart) {
+  Bench bench(goldenFolder("llama_gqa"));
+  const auto shrunk = [&](const TokenStream &stream) {
+    auto states = bench.states(stream);
+    for (const TokenStream::Step &step : stream.steps)
+      for (int64_t i = 0; i < step.count * kHidden; ++i)
+        states->at(step)[i] *= 0.8f;
+    return states;
+  };
+  const auto fit = shrunk(bench.text.fit),
+             denseFit = bench.states(bench.text.fit);
+  const auto choose = shrunk(bench.text.choose),
+             denseChoose = bench.states(bench.text.choose);
+  const auto errorWith = [&](double carry) {
+    LayerFitOptions options;
+    options.carry = carry;
+    const LayerFit layer = bench.fitter.fit(
+        0, {*fit, denseFit.get()}, {*choose, denseChoose.get()}, options);
+    const TokenStream &stream = bench.text.check;
+    const auto states = shrunk(stream), dense = bench.states(stream);
+    bench.fitter.propagate(layer, *states, options, /*leaveOneOut=*/false);
+    double error = 0;
+    for (const TokenStream::Step &step : stream.steps) {
+      std::vector<float> wanted(static_cast<size_t>(step.count * kHidden));
+      bench.runner.feedForward(0, dense->at(step), step.count, wanted.data());
+      for (int64_t i = 0; i < step.count * kHidden; ++i)
+        if (stream.sequences[step.begin + i / kHidden] >= 0)
+          error += std::pow(double(states->at(step)[i]) - wanted[i], 2);
+    }
+    return error;
+  };
+  const double none = errorWith(0), half = errorWith(0.5);
+  EXPECT_LT(half, 0.99 * none);
+  EXPECT_EQ(errorWith(LayerFitOptions().carry), half);
+}
+
 } // namespace
