@@ -82,7 +82,8 @@ typedef enum stem_isa {
   STEM_ISA_NATIVE = 0,
   STEM_ISA_AVX2 = 1,
   STEM_ISA_AVX512 = 2,
-  STEM_ISA_AVX512_BF16 = 3
+  STEM_ISA_AVX512_BF16 = 3,
+  STEM_ISA_AMX = 4 /* AVX-512 BF16, and bf16 products by AMX tiles */
 } stem_isa;
 
 STEM_EXPORT stem_status stem_context_create(const stem_context_options *options,

@@ -11,10 +11,13 @@
 #include "stem/Support/Error.h"
 
 #include <algorithm>
+#include <cpuid.h>
 #include <fstream>
 #include <sched.h>
 #include <set>
 #include <string>
+#include <sys/syscall.h>
+#include <unistd.h>
 #include <vector>
 
 using namespace stem;
@@ -57,6 +60,19 @@ int cpuQuota() {
       std::min<int64_t>((microseconds + period - 1) / period, maxThreads));
 }
 
+/// Whether the CPU has AMX with bf16 and the operating system lets this process
+/// use it: Linux keeps no room for the tiles until it is asked.
+bool mayUseAmx() {
+  constexpr unsigned bf16 = 1U << 22, tile = 1U << 24;
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) ||
+      (d & (bf16 | tile)) != (bf16 | tile))
+    return false;
+  constexpr int askPermission = 0x1023; // ARCH_REQ_XCOMP_PERM
+  constexpr int tileData = 18;          // XFEATURE_XTILEDATA
+  return syscall(SYS_arch_prctl, askPermission, tileData) == 0;
+}
+
 } // namespace
 
 std::string_view stem::isaName(stem_isa isa) {
@@ -67,6 +83,8 @@ std::string_view stem::isaName(stem_isa isa) {
     return "avx512";
   case STEM_ISA_AVX512_BF16:
     return "avx512bf16";
+  case STEM_ISA_AMX:
+    return "amx";
   case STEM_ISA_NATIVE:
     break;
   }
@@ -82,8 +100,9 @@ stem_isa stem::detectIsa() {
     return STEM_ISA_NATIVE;
   if (!__builtin_cpu_supports("x86-64-v4"))
     return STEM_ISA_AVX2;
-  return __builtin_cpu_supports("avx512bf16") ? STEM_ISA_AVX512_BF16
-                                              : STEM_ISA_AVX512;
+  if (!__builtin_cpu_supports("avx512bf16"))
+    return STEM_ISA_AVX512;
+  return mayUseAmx() ? STEM_ISA_AMX : STEM_ISA_AVX512_BF16;
 }
 
 int stem::physicalCores() {
@@ -138,8 +157,7 @@ stem_status stem_context_create(const stem_context_options *options,
     if (options)
       wanted = *options;
     if (wanted.threads < 0 || wanted.threads > maxThreads ||
-        wanted.max_isa < STEM_ISA_NATIVE ||
-        wanted.max_isa > STEM_ISA_AVX512_BF16)
+        wanted.max_isa < STEM_ISA_NATIVE || wanted.max_isa > STEM_ISA_AMX)
       return STEM_INVALID_ARGUMENT;
     stem_isa isa = detectIsa();
     if (isa == STEM_ISA_NATIVE)

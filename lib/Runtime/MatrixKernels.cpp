@@ -32,11 +32,9 @@ int64_t storedRows(int32_t dtype, int64_t rows) {
 /// Panels outside, so that a panel of C stays in the cache while k advances in
 /// blocks; rows inside, so that they share a block of B.
 template <typename T>
-void multiply(const MatrixKernels &kernels,
-              void (*const tiles[])(const PanelTile<T> &),
-              const Product &product, const T *a, const T *b,
-              int64_t panelElements, float *c) {
-  int64_t block = kernels.blockBytes / (STEM_PANEL * sizeof(T));
+void multiply(const PanelKernel<T> &kernel, const Product &product, const T *a,
+              const T *b, int64_t panelElements, float *c) {
+  int64_t block = kernel.blockBytes / (STEM_PANEL * sizeof(T));
   for (int64_t n = 0; n < product.n; n += STEM_PANEL) {
     int64_t columns = std::min<int64_t>(STEM_PANEL, product.n - n);
     const T *panel = b + (product.n0 + n) / STEM_PANEL * panelElements +
@@ -46,21 +44,22 @@ void multiply(const MatrixKernels &kernels,
     do {
       int64_t kCount = std::min(block, product.k - k);
       const T *current = panel + k * STEM_PANEL;
-      PanelTile<T> tile = {
-          nullptr,     product.lda, current, nullptr,
-          product.ldc, kCount,      columns, product.accumulate || k > 0,
-          nullptr};
+      PanelTile<T> tile = {nullptr,    product.lda, current,
+                           nullptr,    product.ldc, kCount,
+                           /*rows=*/0, columns,     product.accumulate || k > 0,
+                           nullptr};
       const T *next = k + kCount < product.k ? current + kCount * STEM_PANEL
                       : n + STEM_PANEL < product.n ? panel + panelElements
                                                    : current;
-      for (int64_t row = 0; row < product.m; row += tileRows) {
+      const int64_t share =
+          kCount * STEM_PANEL * int64_t(sizeof(T)) / kernel.prefetchTiles;
+      for (int64_t row = 0; row < product.m; row += kernel.rows) {
         tile.a = a + row * product.lda + k;
         tile.c = c + row * product.ldc + n;
-        // Four tiles ask for all of a block, the others for what is there.
-        tile.prefetch =
-            reinterpret_cast<const char *>(next) +
-            row / tileRows % 4 * kCount * STEM_PANEL * int64_t(sizeof(T)) / 4;
-        tiles[std::min(tileRows, product.m - row) - 1](tile);
+        tile.rows = std::min(kernel.rows, product.m - row);
+        tile.prefetch = reinterpret_cast<const char *>(next) +
+                        row / kernel.rows % kernel.prefetchTiles * share;
+        kernel.compute(tile);
       }
       k += kCount;
     } while (k < product.k);
@@ -71,6 +70,8 @@ void multiply(const MatrixKernels &kernels,
 
 const MatrixKernels &stem::matrixKernelsFor(stem_isa isa) {
   switch (isa) {
+  case STEM_ISA_AMX:
+    return amxKernels;
   case STEM_ISA_AVX512_BF16:
     return avx512Bf16Kernels;
   case STEM_ISA_AVX512:
@@ -105,9 +106,9 @@ void stem_packed_matmul(stem_context *context, const void *a, int64_t lda,
   const MatrixKernels &kernels = *context->kernels;
   int64_t panelElements = storedRows(b_dtype, b_rows) * STEM_PANEL;
   if (b_dtype == STEM_F32)
-    multiply(kernels, kernels.f32, product, static_cast<const float *>(a),
+    multiply(kernels.f32, product, static_cast<const float *>(a),
              static_cast<const float *>(b), panelElements, c);
   else
-    multiply(kernels, kernels.bf16, product, static_cast<const uint16_t *>(a),
+    multiply(kernels.bf16, product, static_cast<const uint16_t *>(a),
              static_cast<const uint16_t *>(b), panelElements, c);
 }

@@ -5,14 +5,15 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// A micro-kernel computes `rows` rows (1 to tileRows) of one panel of C:
+// A micro-kernel computes some rows of one panel of C:
 //
 //   C[r, 0:columns] = (accumulate ? C[r, :] : 0) + sum over k of A[r, k] B[k,
 //   :]
 //
 // One accumulator an element, k in rising order, starting from C: the sum is
-// the same chain of operations whatever the rows, the blocks of k or the panels
-// beside it. `b` points at row k0 of a panel. A is read within [0, k) only.
+// the same chain of operations whatever the rows, the blocks of k (all but the
+// last are multiples of STEM_PANEL) or the panels beside it. `b` points at row
+// k0 of a panel. A is read within [0, k) only.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,9 +24,6 @@
 
 namespace stem {
 
-/// Rows of C that a micro-kernel keeps in registers.
-constexpr int64_t tileRows = 6;
-
 template <typename T> struct PanelTile {
   const T *a;
   int64_t lda;
@@ -33,26 +31,42 @@ template <typename T> struct PanelTile {
   float *c;
   int64_t ldc;
   int64_t k;
+  int64_t rows;    /* 1 to PanelKernel::rows */
   int64_t columns; /* 1 to STEM_PANEL */
   bool accumulate;
-  /// A tile asks for one cache line for each row (bf16: pair of rows) of its
-  /// block from here on: the block of B that comes next.
+  /// A tile asks for its share, 1 / PanelKernel::prefetchTiles, of the block of
+  /// B that comes next, in cache lines from here on.
   const char *prefetch;
 };
 
 constexpr int64_t cacheLine = 64;
 
-/// Entry r - 1 computes r rows.
-struct MatrixKernels {
+template <typename T> struct PanelKernel {
   /// Bytes of a panel that the row tiles share before k moves on.
   int64_t blockBytes;
-  void (*f32[tileRows])(const PanelTile<float> &tile);
-  void (*bf16[tileRows])(const PanelTile<uint16_t> &tile);
+  /// Rows of C that a tile has at most.
+  int64_t rows;
+  /// Tiles that share the request for the next block.
+  int64_t prefetchTiles;
+  void (*compute)(const PanelTile<T> &tile);
 };
+
+struct MatrixKernels {
+  PanelKernel<float> f32;
+  PanelKernel<uint16_t> bf16;
+};
+
+/// Calls function R - 1 for R rows: kernels whose rows are registers.
+template <typename T, void (*...Functions)(const PanelTile<T> &)>
+void computeRows(const PanelTile<T> &tile) {
+  static constexpr void (*functions[])(const PanelTile<T> &) = {Functions...};
+  functions[tile.rows - 1](tile);
+}
 
 extern const MatrixKernels avx2Kernels;
 extern const MatrixKernels avx512Kernels;
 extern const MatrixKernels avx512Bf16Kernels;
+extern const MatrixKernels amxKernels;
 
 const MatrixKernels &matrixKernelsFor(stem_isa isa);
 

@@ -144,8 +144,11 @@ STEM_TARGET void panelTile(const PanelTile<T> &tile) {
 } // namespace
 
 const MatrixKernels stem::avx2Kernels = {
-    /*blockBytes=*/32 * 1024,
-    {panelTile<1, float>, panelTile<2, float>, panelTile<3, float>,
-     panelTile<4, float>, panelTile<5, float>, panelTile<6, float>},
-    {panelTile<1, uint16_t>, panelTile<2, uint16_t>, panelTile<3, uint16_t>,
-     panelTile<4, uint16_t>, panelTile<5, uint16_t>, panelTile<6, uint16_t>}};
+    {/*blockBytes=*/32 * 1024, /*rows=*/6, /*prefetchTiles=*/4,
+     computeRows<float, panelTile<1, float>, panelTile<2, float>,
+                 panelTile<3, float>, panelTile<4, float>, panelTile<5, float>,
+                 panelTile<6, float>>},
+    {/*blockBytes=*/32 * 1024, /*rows=*/6, /*prefetchTiles=*/4,
+     computeRows<uint16_t, panelTile<1, uint16_t>, panelTile<2, uint16_t>,
+                 panelTile<3, uint16_t>, panelTile<4, uint16_t>,
+                 panelTile<5, uint16_t>, panelTile<6, uint16_t>>}};

@@ -11,8 +11,9 @@
 
 using namespace stem;
 
-template <int Rows>
-STEM_TARGET void stem::avx512F32Tile(const PanelTile<float> &tile) {
+namespace {
+
+template <int Rows> STEM_TARGET void f32Tile(const PanelTile<float> &tile) {
   __m512 sum[Rows][panelVectors];
   loadC(tile, sum);
   const float *a = tile.a;
@@ -32,8 +33,6 @@ STEM_TARGET void stem::avx512F32Tile(const PanelTile<float> &tile) {
   }
   storeC(tile, sum);
 }
-
-namespace {
 
 /// Adds rows `even` and `odd` of B, widened from the low and the high halves of
 /// one vector of pairs: a bf16 is the upper half of an f32.
@@ -85,15 +84,13 @@ template <int Rows> STEM_TARGET void bf16Tile(const PanelTile<uint16_t> &tile) {
 
 } // namespace
 
+void stem::avx512F32Tile(const PanelTile<float> &tile) {
+  computeRows<float, f32Tile<1>, f32Tile<2>, f32Tile<3>, f32Tile<4>, f32Tile<5>,
+              f32Tile<6>>(tile);
+}
+
 const MatrixKernels stem::avx512Kernels = {
-    /*blockBytes=*/128 * 1024,
-    {avx512F32Tile<1>, avx512F32Tile<2>, avx512F32Tile<3>, avx512F32Tile<4>,
-     avx512F32Tile<5>, avx512F32Tile<6>},
-    {bf16Tile<1>, bf16Tile<2>, bf16Tile<3>, bf16Tile<4>, bf16Tile<5>,
-     bf16Tile<6>}};
-template void stem::avx512F32Tile<1>(const PanelTile<float> &);
-template void stem::avx512F32Tile<2>(const PanelTile<float> &);
-template void stem::avx512F32Tile<3>(const PanelTile<float> &);
-template void stem::avx512F32Tile<4>(const PanelTile<float> &);
-template void stem::avx512F32Tile<5>(const PanelTile<float> &);
-template void stem::avx512F32Tile<6>(const PanelTile<float> &);
+    avx512F32Kernel,
+    {/*blockBytes=*/128 * 1024, /*rows=*/6, /*prefetchTiles=*/4,
+     computeRows<uint16_t, bf16Tile<1>, bf16Tile<2>, bf16Tile<3>, bf16Tile<4>,
+                 bf16Tile<5>, bf16Tile<6>>}};

@@ -19,8 +19,11 @@
 #include <immintrin.h>
 
 namespace stem {
-/// The f32 kernels, which AVX-512 BF16 shares; instantiated for 1 to tileRows.
-template <int Rows> void avx512F32Tile(const PanelTile<float> &tile);
+/// The f32 kernel, which AVX-512 BF16 and AMX share.
+void avx512F32Tile(const PanelTile<float> &tile);
+constexpr PanelKernel<float> avx512F32Kernel = {/*blockBytes=*/128 * 1024,
+                                                /*rows=*/6, /*prefetchTiles=*/4,
+                                                avx512F32Tile};
 } // namespace stem
 
 namespace {

@@ -48,8 +48,7 @@ template <int Rows> STEM_TARGET void bf16Tile(const PanelTile<uint16_t> &tile) {
 } // namespace
 
 const MatrixKernels stem::avx512Bf16Kernels = {
-    /*blockBytes=*/128 * 1024,
-    {avx512F32Tile<1>, avx512F32Tile<2>, avx512F32Tile<3>, avx512F32Tile<4>,
-     avx512F32Tile<5>, avx512F32Tile<6>},
-    {bf16Tile<1>, bf16Tile<2>, bf16Tile<3>, bf16Tile<4>, bf16Tile<5>,
-     bf16Tile<6>}};
+    avx512F32Kernel,
+    {/*blockBytes=*/128 * 1024, /*rows=*/6, /*prefetchTiles=*/4,
+     computeRows<uint16_t, bf16Tile<1>, bf16Tile<2>, bf16Tile<3>, bf16Tile<4>,
+                 bf16Tile<5>, bf16Tile<6>>}};

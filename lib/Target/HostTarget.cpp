@@ -38,6 +38,7 @@ HostTarget stem::hostTarget(stem_isa isa) {
   case STEM_ISA_AVX512:
     return {isa, "x86-64-v4", "-prefer-256-bit"};
   case STEM_ISA_AVX512_BF16:
+  case STEM_ISA_AMX: // Tiles are in the runtime's kernels alone.
     return {isa, "x86-64-v4", "+avx512bf16,-prefer-256-bit"};
   case STEM_ISA_NATIVE:
     break;

@@ -210,7 +210,7 @@ struct LowerToHostPass
 
   LogicalResult initialize(MLIRContext *context) override {
     return checkOption(
-        context, isa, {.least = STEM_ISA_NATIVE, .most = STEM_ISA_AVX512_BF16});
+        context, isa, {.least = STEM_ISA_NATIVE, .most = STEM_ISA_AMX});
   }
 
   void runOnOperation() override {

@@ -112,8 +112,8 @@ void stem::addComputeOptions(CLI::App &command, CompileArguments &arguments) {
   command
       .add_option("--max-isa", arguments.maxIsa,
                   "Use no newer instructions than these: native, avx2, avx512 "
-                  "or avx512bf16 (default: native)")
-      ->check(CLI::IsMember({"native", "avx2", "avx512", "avx512bf16"}))
+                  "avx512bf16 or amx (default: native)")
+      ->check(CLI::IsMember({"native", "avx2", "avx512", "avx512bf16", "amx"}))
       ->type_name("ISA")
       ->group(group);
   command
@@ -133,7 +133,9 @@ stem_isa stem::parseIsa(const std::string &name) {
     return STEM_ISA_AVX2;
   if (name == "avx512")
     return STEM_ISA_AVX512;
-  return name == "avx512bf16" ? STEM_ISA_AVX512_BF16 : STEM_ISA_NATIVE;
+  if (name == "avx512bf16")
+    return STEM_ISA_AVX512_BF16;
+  return name == "amx" ? STEM_ISA_AMX : STEM_ISA_NATIVE;
 }
 
 EngineOptions stem::engineOptions(const CompileArguments &arguments) {

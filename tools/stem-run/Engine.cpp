@@ -177,7 +177,7 @@ ComputeType stem::chooseComputeType(const ModelConfig &config,
     fail("--dtype={}: the compute type is f32 or bf16", dtypeName(*wanted));
   if (wanted)
     return {*wanted, ""};
-  if (own == DType::BF16 && isa != STEM_ISA_AVX512_BF16)
+  if (own == DType::BF16 && isa < STEM_ISA_AVX512_BF16)
     return {DType::F32,
             "the model is bf16, but this CPU has no bf16 arithmetic: it runs "
             "in f32 (--dtype=bf16 for bf16)"};

@@ -23,7 +23,7 @@ struct HostTarget {
   std::string cpu;
   std::string features;
 
-  bool hasNativeBf16() const { return isa == STEM_ISA_AVX512_BF16; }
+  bool hasNativeBf16() const { return isa >= STEM_ISA_AVX512_BF16; }
 };
 
 /// This machine, capped to `isa`: an AVX2 target uses nothing newer, so that

@@ -12,9 +12,9 @@
 // RUN: not stem-opt %s --stem-externalize-constants='stem-file=%t.w stem-min-elements=0' 2>&1 | FileCheck %s --check-prefix=ELEMENTS
 // RUN: not stem-opt %s --stem-verify-import=stem-min-elements=-1 2>&1 | FileCheck %s --check-prefix=ELEMENTS
 // ELEMENTS: error: stem-min-elements is {{0|-1}}; wanted at least 1
-// RUN: not stem-opt %s --stem-target-pipeline=stem-isa=4 2>&1 | FileCheck %s --check-prefix=ISA
+// RUN: not stem-opt %s --stem-target-pipeline=stem-isa=5 2>&1 | FileCheck %s --check-prefix=ISA
 // RUN: not stem-opt %s --stem-target-pipeline=stem-isa=-1 2>&1 | FileCheck %s --check-prefix=ISA
-// ISA: error: stem-isa is {{4|-1}}; wanted at least 0 and at most 3
+// ISA: error: stem-isa is {{5|-1}}; wanted at least 0 and at most 4
 
 // RUN: not stem-opt %s --stem-interpret=stem-tokens=-2 2>&1 | FileCheck %s --check-prefix=TOKENS
 // RUN: not stem-opt %s --stem-interpret=stem-tokens=4611686018427387904 2>&1 | FileCheck %s --check-prefix=TOKENS

@@ -96,9 +96,8 @@ TEST_P(GoldenTest, Logits) {
 
 std::string
 goldenName(const testing::TestParamInfo<GoldenTest::ParamType> &info) {
-  static const char *isas[] = {"native", "avx2", "avx512", "avx512bf16"};
   return std::string(std::get<0>(info.param)) + "_" +
-         isas[std::get<1>(info.param)] +
+         std::string(isaName(std::get<1>(info.param))) +
          (std::get<2>(info.param) == DType::F32 ? "_f32" : "_bf16");
 }
 
@@ -118,12 +117,13 @@ INSTANTIATE_TEST_SUITE_P(BF16, GoldenTest,
                                           testing::Values(STEM_ISA_NATIVE),
                                           testing::Values(DType::BF16)),
                          goldenName);
-// A CPU with bf16 arithmetic and one without take different paths.
-INSTANTIATE_TEST_SUITE_P(BF16WithoutArithmetic, GoldenTest,
-                         testing::Combine(testing::Values("stem_llama"),
-                                          testing::Values(STEM_ISA_AVX2,
-                                                          STEM_ISA_AVX512),
-                                          testing::Values(DType::BF16)),
-                         goldenName);
+// The native path depends on the CPU: each one that it has.
+INSTANTIATE_TEST_SUITE_P(
+    BF16Isas, GoldenTest,
+    testing::Combine(testing::Values("stem_llama"),
+                     testing::Values(STEM_ISA_AVX2, STEM_ISA_AVX512,
+                                     STEM_ISA_AVX512_BF16, STEM_ISA_AMX),
+                     testing::Values(DType::BF16)),
+    goldenName);
 
 } // namespace

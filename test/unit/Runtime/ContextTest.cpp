@@ -63,6 +63,7 @@ TEST(Context, NamesTheIsas) {
   EXPECT_EQ(isaName(STEM_ISA_AVX2), "avx2");
   EXPECT_EQ(isaName(STEM_ISA_AVX512), "avx512");
   EXPECT_EQ(isaName(STEM_ISA_AVX512_BF16), "avx512bf16");
+  EXPECT_EQ(isaName(STEM_ISA_AMX), "amx");
   EXPECT_EQ(isaName(STEM_ISA_NATIVE), "native");
 }
 

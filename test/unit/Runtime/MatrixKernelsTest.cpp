@@ -113,12 +113,12 @@ protected:
 };
 
 TEST_P(MatrixKernels, EveryTailOfRows) {
-  for (int64_t m = 0; m <= 14; ++m)
+  for (int64_t m = 0; m <= 35; ++m)
     check(m, 70, 65);
 }
 
 TEST_P(MatrixKernels, EveryTailOfColumns) {
-  for (int64_t m : {1, 2, 6})
+  for (int64_t m : {1, 2, 6, 20})
     for (int64_t n = 0; n <= 130; ++n)
       check(m, 9, n, 0, 0, n % 2);
 }
@@ -128,6 +128,8 @@ TEST_P(MatrixKernels, EveryTailOfK) {
     check(7, k, 66);
     check(7, k, 66, 0, 0, /*accumulate=*/true);
   }
+  for (int64_t k : {31, 32, 33, 63, 95, 97})
+    check(19, k, 66);
   // Beyond every block of k.
   check(7, 1201, 5);
   check(1, 1201, 70, 0, 0, /*accumulate=*/true);
@@ -156,7 +158,7 @@ TEST_P(MatrixKernels, AnOddPartOfKSeesNoRowBeyondIt) {
 }
 
 TEST_P(MatrixKernels, ARowsBitsDependOnItAlone) {
-  constexpr int64_t m = 23, k = 1111, n = 200;
+  constexpr int64_t m = 41, k = 1111, n = 200;
   Matrix a(dtype, m, k, 3);
   Matrix b(dtype, k, n, 4);
   Packed packed = pack(b);
@@ -171,7 +173,7 @@ TEST_P(MatrixKernels, ARowsBitsDependOnItAlone) {
   };
   std::vector<float> whole = compute(0, m);
   for (int64_t rows = 1; rows < m; ++rows)
-    for (int64_t first = 0; first + rows <= m; first += 5) {
+    for (int64_t first = 0; first + rows <= m; first += 7) {
       std::vector<float> part = compute(first, rows);
       ASSERT_EQ(std::memcmp(part.data(), whole.data() + first * n,
                             part.size() * sizeof(float)),
@@ -215,7 +217,9 @@ INSTANTIATE_TEST_SUITE_P(
                     std::pair(STEM_ISA_AVX512, STEM_F32),
                     std::pair(STEM_ISA_AVX512, STEM_BF16),
                     std::pair(STEM_ISA_AVX512_BF16, STEM_F32),
-                    std::pair(STEM_ISA_AVX512_BF16, STEM_BF16)),
+                    std::pair(STEM_ISA_AVX512_BF16, STEM_BF16),
+                    std::pair(STEM_ISA_AMX, STEM_F32),
+                    std::pair(STEM_ISA_AMX, STEM_BF16)),
     [](const auto &info) {
       std::string name(isaName(info.param.first));
       std::erase(name, '-');
