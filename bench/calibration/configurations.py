@@ -13,7 +13,8 @@ Configuration = collections.namedtuple(
     defaults=((0,), None, False))
 
 MAIN_SEEDS = (0, 1, 2)
-TOKENS = 200_000
+TOKENS = 50_000
+MORE_TOKENS = 200_000
 
 
 def calibrated(name, *options, seeds=(0,), tokens=TOKENS, layers_of=None,
@@ -24,22 +25,24 @@ def calibrated(name, *options, seeds=(0,), tokens=TOKENS, layers_of=None,
 
 
 TEN = "ten, rank 0"  # the run whose layers others share
+TEN_MORE = "ten, rank 0, 200,000 tokens"
 
 CONFIGURATIONS = [
     Configuration("dense", None),
     calibrated(TEN, "--layers=auto:10", seeds=MAIN_SEEDS),
-    calibrated("ten, rank 64", "--layers=auto:10", "--mix-rank=64",
-               seeds=MAIN_SEEDS),
-    calibrated("ten, rank 128", "--layers=auto:10", "--mix-rank=128",
-               seeds=MAIN_SEEDS),
+    *(calibrated(f"ten, rank {rank}", f"--mix-rank={rank}", seeds=MAIN_SEEDS,
+                 layers_of=TEN)
+      for rank in (64, 128)),
     calibrated("fifteen, rank 0", "--layers=auto:15", seeds=MAIN_SEEDS),
     calibrated("28 layers, rank 64",
                "--layers=" + ",".join(map(str, range(1, 29))), "--mix-rank=64",
                seeds=MAIN_SEEDS),
-    calibrated("ten, rank 0, 50,000 tokens", "--layers=auto:10",
-               seeds=MAIN_SEEDS, tokens=50_000),
-    calibrated("ten, rank 64, 50,000 tokens", "--layers=auto:10",
-               "--mix-rank=64", tokens=50_000),
+    calibrated("ten, a fifth of the arithmetic", "--flops=20%",
+               layers_of=TEN),
+    calibrated(TEN_MORE, "--layers=auto:10", tokens=MORE_TOKENS),
+    *(calibrated(f"ten, rank {rank}, 200,000 tokens", f"--mix-rank={rank}",
+                 tokens=MORE_TOKENS, layers_of=TEN_MORE)
+      for rank in (64, 128)),
     # Starts for training, on the same ten layers.
     *(Configuration(f"ten, {init}", [f"--init={init}"], (0,), TEN)
       for init in ("embedding", "row-mean", "xavier")),

@@ -12,6 +12,7 @@ include "mlir/Pass/PassBase.td"
 
 include "stem/Transforms/ImportPasses.td"
 include "stem/Transforms/GraphPasses.td"
+include "stem/Transforms/TrainingPasses.td"
 include "stem/Transforms/SchedulePasses.td"
 include "stem/Transforms/StructuredPasses.td"
 include "stem/Transforms/BufferPasses.td"

@@ -65,7 +65,7 @@ void StemDialect::initialize() {
 
 namespace {
 
-enum class Place { Function, Table, Argument };
+enum class Place { Function, Param, Table, Argument, Result };
 
 struct AttributeRule {
   StringRef name;
@@ -104,6 +104,12 @@ const AttributeRule kRules[] = {
     {StemDialect::kThreadBytesAttr, Place::Function, kBytes, isI64<0>},
     {StemDialect::kFromAttr, Place::Table, kString, isKind<StringAttr>},
     {StemDialect::kInitAttr, Place::Table, kString, isKind<StringAttr>},
+    {StemDialect::kFrozenAttr, Place::Param, kUnit, isKind<UnitAttr>},
+    {StemDialect::kFrozenAttr, Place::Table, kUnit, isKind<UnitAttr>},
+    {StemDialect::kGradientOfAttr, Place::Result, kSymbol,
+     isKind<FlatSymbolRefAttr>},
+    {StemDialect::kGradientIdsOfAttr, Place::Result, kSymbol,
+     isKind<FlatSymbolRefAttr>},
     {StemDialect::kNameAttr, Place::Argument, kString, isKind<StringAttr>},
     {StemDialect::kRowsAttr, Place::Argument, kString, isKind<StringAttr>},
     {StemDialect::kOutputAttr, Place::Argument, kUnit, isKind<UnitAttr>},
@@ -123,14 +129,17 @@ const AttributeRule kRules[] = {
 LogicalResult verifyAttribute(Operation *op, std::optional<Place> place,
                               NamedAttribute attribute) {
   StringRef name = attribute.getName().getValue();
-  const AttributeRule *rule = llvm::find_if(
-      kRules, [&](const AttributeRule &rule) { return rule.name == name; });
+  const AttributeRule *rule =
+      llvm::find_if(kRules, [&](const AttributeRule &rule) {
+        return rule.name == name && rule.place == place;
+      });
   // A1
-  if (rule == std::end(kRules) || rule->place != place)
-    return op->emitOpError()
-           << "attribute '" << name << "' means nothing "
-           << (place == Place::Argument ? "on an argument" : "on this op")
-           << " to the stem dialect";
+  if (rule == std::end(kRules))
+    return op->emitOpError() << "attribute '" << name << "' means nothing "
+                             << (place == Place::Argument ? "on an argument"
+                                 : place == Place::Result ? "on a result"
+                                                          : "on this op")
+                             << " to the stem dialect";
   // A2
   if (!rule->holds(attribute.getValue()))
     return op->emitOpError()
@@ -146,6 +155,8 @@ LogicalResult StemDialect::verifyOperationAttribute(Operation *op,
   std::optional<Place> place;
   if (isa<FunctionOpInterface>(op))
     place = Place::Function;
+  else if (isa<ParamOp>(op))
+    place = Place::Param;
   else if (isa<TableOp>(op))
     place = Place::Table;
   return verifyAttribute(op, place, attribute);
@@ -155,4 +166,10 @@ LogicalResult StemDialect::verifyRegionArgAttribute(Operation *op, unsigned,
                                                     unsigned,
                                                     NamedAttribute attribute) {
   return verifyAttribute(op, Place::Argument, attribute);
+}
+
+LogicalResult
+StemDialect::verifyRegionResultAttribute(Operation *op, unsigned, unsigned,
+                                         NamedAttribute attribute) {
+  return verifyAttribute(op, Place::Result, attribute);
 }

@@ -79,6 +79,9 @@ static bool isOneOf(Operation *op, unsigned index,
 bool EmbeddingOp::isTokenOperand(unsigned index) { return index == 0; }
 bool RMSNormOp::isTokenOperand(unsigned index) { return index == 0; }
 bool SiluOp::isTokenOperand(unsigned index) { return true; }
+bool SiluVjpOp::isTokenOperand(unsigned index) { return true; }
+bool LinearInputVjpOp::isTokenOperand(unsigned index) { return index == 0; }
+bool KeepSelectedOp::isTokenOperand(unsigned index) { return index < 2; }
 bool LinearOp::isTokenOperand(unsigned index) { return index == 0; }
 bool RotaryAnglesOp::isTokenOperand(unsigned index) { return true; }
 bool RopeOp::isTokenOperand(unsigned index) { return true; }
@@ -321,3 +324,94 @@ OpCost KVAppendOp::getCost(int64_t tokens) {
 
 // A handle: the product that reads the page counts its bytes.
 OpCost KVPageOp::getCost(int64_t) { return {}; }
+
+//===----------------------------------------------------------------------===//
+// Cost of gradients: two products for each one of the forward, and those that
+// are computed again.
+//===----------------------------------------------------------------------===//
+
+/// Reads and writes everything once, with `flops` for each element of `x`.
+static OpCost elementwiseCost(Operation *op, Value x, int64_t flops,
+                              int64_t tokens) {
+  return costOf(Count(flops) * countElements(x.getType(), tokens),
+                streamedBytes(op, tokens), 0);
+}
+
+OpCost RMSNormVjpOp::getCost(int64_t tokens) {
+  return elementwiseCost(*this, getX(), 10, tokens);
+}
+OpCost SiluVjpOp::getCost(int64_t tokens) {
+  return elementwiseCost(*this, getX(), 8, tokens);
+}
+OpCost SumTokensOp::getCost(int64_t tokens) {
+  return elementwiseCost(*this, getX(), 1, tokens);
+}
+OpCost EmbeddingVjpOp::getCost(int64_t tokens) {
+  return elementwiseCost(*this, getCotangent(), 1, tokens);
+}
+OpCost KeepSelectedOp::getCost(int64_t tokens) {
+  return elementwiseCost(*this, getX(), 0, tokens);
+}
+OpCost RowGradientOp::getCost(int64_t tokens) {
+  return elementwiseCost(*this, getCotangent(), 0, tokens);
+}
+OpCost TableGradientOp::getCost(int64_t tokens) {
+  return elementwiseCost(*this, getRows(), 1, tokens);
+}
+
+// The pairs are named twice, not moved.
+OpCost MergeRowGradientsOp::getCost(int64_t) { return {}; }
+
+OpCost LinearInputVjpOp::getCost(int64_t tokens) {
+  return matrixCost(*this, getCotangent(), {getWeight()}, 0, tokens);
+}
+
+OpCost LinearWeightVjpOp::getCost(int64_t tokens) {
+  return costOf(2 * rowsOf(getX(), tokens) *
+                    countElements(getResult().getType(), tokens),
+                streamedBytes(*this, tokens), 0);
+}
+
+// Five products of the probabilities' size in place of two: the scores again,
+// the cotangents of the probabilities, dv, dq and dk.
+OpCost AttentionVjpOp::getCost(int64_t tokens) {
+  Count rows = rowsOf(getQ(), tokens);
+  int64_t keys = llvm::divideCeil(rows.get(), 2);
+  if (getWindow() > 0)
+    keys = std::min(keys, static_cast<int64_t>(getWindow()));
+  Count heads = getQueryHeads();
+  return costOf(10 * rows * keys * heads * getHeadDim() +
+                    10 * rows * keys * heads,
+                streamedBytes(*this, tokens), 0);
+}
+
+/// Two products for each of `weights`, one more for each of `again`.
+static OpCost ffnVjpCost(Operation *op, Value x, ArrayRef<Value> weights,
+                         ArrayRef<Value> again, int64_t columns,
+                         int64_t tokens) {
+  SmallVector<Value> products(weights);
+  llvm::append_range(products, weights);
+  llvm::append_range(products, again);
+  OpCost cost =
+      matrixCost(op, x, products, Count(2 * kGateFlops) * columns, tokens);
+  Count parameters;
+  for (Value weight : weights)
+    parameters += countElements(weight.getType(), tokens);
+  return {cost.flops, cost.bytes, parameters.get()};
+}
+
+OpCost DenseFFNVjpOp::getCost(int64_t tokens) {
+  return ffnVjpCost(*this, getX(), {getGate(), getUp(), getDown()},
+                    {getGate(), getUp()},
+                    getWeightShape(getGate().getType()).outputs, tokens);
+}
+
+OpCost GatedFFNVjpOp::getCost(int64_t tokens) {
+  return ffnVjpCost(*this, getX(), {getGate(), getDown()}, {getGate()},
+                    getWeightShape(getGate().getType()).outputs, tokens);
+}
+
+OpCost CrossEntropyVjpOp::getCost(int64_t tokens) {
+  return ffnVjpCost(*this, getX(), {getHead()}, {getHead()},
+                    getWeightShape(getHead().getType()).outputs, tokens);
+}

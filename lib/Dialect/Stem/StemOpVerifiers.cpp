@@ -7,6 +7,7 @@
 
 // Each check carries the number that the op's description gives it.
 
+#include "Verify.h"
 #include "stem/Dialect/Stem/StemDialect.h"
 
 #include "mlir/IR/TypeUtilities.h"
@@ -14,6 +15,7 @@
 
 using namespace mlir;
 using namespace stem;
+using namespace stem::verify;
 
 WeightShape stem::getWeightShape(Type type) {
   if (auto packed = dyn_cast<PackedType>(type))
@@ -22,7 +24,7 @@ WeightShape stem::getWeightShape(Type type) {
   return {tensor.getDimSize(1), tensor.getDimSize(0)};
 }
 
-static int64_t dim(Value value, unsigned index) {
+int64_t verify::dim(Value value, unsigned index) {
   return cast<ShapedType>(value.getType()).getDimSize(index);
 }
 
@@ -30,9 +32,8 @@ static bool differ(int64_t a, int64_t b) {
   return !ShapedType::isDynamic(a) && !ShapedType::isDynamic(b) && a != b;
 }
 
-/// Fails with "<what> is <seen>, expected <wanted>" when the two differ.
-static LogicalResult expectSize(Operation *op, const char *what, int64_t seen,
-                                int64_t wanted, const char *why) {
+LogicalResult verify::expectSize(Operation *op, const char *what, int64_t seen,
+                                 int64_t wanted, const char *why) {
   if (!differ(seen, wanted))
     return success();
   auto diag = op->emitOpError() << what << " must be " << why << ", ";
@@ -41,18 +42,23 @@ static LogicalResult expectSize(Operation *op, const char *what, int64_t seen,
   return diag << "which is " << wanted << ", got " << seen;
 }
 
-static LogicalResult expectSameShape(Operation *op, Value result, Value wanted,
-                                     const char *of) {
-  auto a = cast<ShapedType>(result.getType());
+LogicalResult verify::expectShapeOf(Operation *op, const char *what, Value seen,
+                                    Value wanted, const char *of) {
+  auto a = cast<ShapedType>(seen.getType());
   auto b = cast<ShapedType>(wanted.getType());
   if (succeeded(verifyCompatibleShape(a, b)))
     return success();
-  return op->emitOpError() << "result must have the shape of " << of << " ("
+  return op->emitOpError() << what << " must have the shape of " << of << " ("
                            << b << "), got " << a;
 }
 
-static LogicalResult expectBias(Operation *op, Value bias, int64_t outputs,
-                                const char *what) {
+static LogicalResult expectSameShape(Operation *op, Value result, Value wanted,
+                                     const char *of) {
+  return expectShapeOf(op, "result", result, wanted, of);
+}
+
+LogicalResult verify::expectBias(Operation *op, Value bias, int64_t outputs,
+                                 const char *what) {
   if (!bias)
     return success();
   return expectSize(op, what, dim(bias, 0), outputs,
@@ -207,26 +213,33 @@ LogicalResult RopeOp::verify() {
   return expectSameShape(*this, getResult(), getX(), "x");
 }
 
-LogicalResult AttentionOp::verify() {
-  int64_t headDim = getHeadDim();
-  int64_t queryColumns = dim(getQ(), 1), keyColumns = dim(getK(), 1);
+LogicalResult verify::expectHeads(Operation *op, Value q, Value k, Value v,
+                                  int64_t headDim) {
+  int64_t queryColumns = dim(q, 1), keyColumns = dim(k, 1);
   // C1
   if (headDim <= 0 || ShapedType::isDynamic(queryColumns) ||
       ShapedType::isDynamic(keyColumns) || queryColumns % headDim != 0 ||
       keyColumns % headDim != 0 || queryColumns == 0 || keyColumns == 0)
-    return emitOpError() << "head_dim (" << headDim
-                         << ") must divide the columns of q (" << queryColumns
-                         << ") and of k (" << keyColumns << "), both static";
+    return op->emitOpError()
+           << "head_dim (" << headDim << ") must divide the columns of q ("
+           << queryColumns << ") and of k (" << keyColumns << "), both static";
   // C2
-  if (failed(verifyCompatibleShape(getK().getType(), getV().getType())))
-    return emitOpError() << "k and v must have the same shape, got "
-                         << getK().getType() << " and " << getV().getType();
+  if (failed(verifyCompatibleShape(k.getType(), v.getType())))
+    return op->emitOpError() << "k and v must have the same shape, got "
+                             << k.getType() << " and " << v.getType();
   // C3
-  if (getQueryHeads() % getKeyValueHeads() != 0)
-    return emitOpError() << "the number of query heads (" << getQueryHeads()
-                         << ") must be a multiple of the number of key-value "
-                            "heads ("
-                         << getKeyValueHeads() << ")";
+  if (queryColumns / headDim % (keyColumns / headDim) != 0)
+    return op->emitOpError()
+           << "the number of query heads (" << queryColumns / headDim
+           << ") must be a multiple of the number of key-value heads ("
+           << keyColumns / headDim << ")";
+  return success();
+}
+
+LogicalResult AttentionOp::verify() {
+  // C1, C2, C3
+  if (failed(expectHeads(*this, getQ(), getK(), getV(), getHeadDim())))
+    return failure();
   // C4
   if (bool(getCache()) != bool(getLayer()))
     return emitOpError("cache and layer must come together");

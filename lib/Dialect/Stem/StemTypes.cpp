@@ -93,3 +93,39 @@ LogicalResult PackedType::verify(function_ref<InFlightDiagnostic()> emitError,
                        << element;
   return success();
 }
+
+Type RowGradientType::parse(AsmParser &parser) {
+  SMLoc loc = parser.getCurrentLocation();
+  SmallVector<int64_t> sizes;
+  Type element;
+  if (parser.parseLess() ||
+      parser.parseDimensionList(sizes, /*allowDynamic=*/false) ||
+      parser.parseType(element) || parser.parseGreater())
+    return {};
+  if (sizes.size() != 1) {
+    parser.emitError(loc, "expected one size and an element type, got ")
+        << sizes.size() << " sizes";
+    return {};
+  }
+  return parser.getChecked<RowGradientType>(loc, parser.getContext(), sizes[0],
+                                            element);
+}
+
+void RowGradientType::print(AsmPrinter &printer) const {
+  printer << '<' << getColumns() << 'x' << getElementType() << '>';
+}
+
+LogicalResult
+RowGradientType::verify(function_ref<InFlightDiagnostic()> emitError,
+                        int64_t columns, Type element) {
+  // C1
+  if (columns <= 0)
+    return emitError() << "columns of a row gradient must be positive, got "
+                       << columns;
+  // C2
+  if (!element.isF32() && !element.isF64())
+    return emitError() << "element type of a row gradient must be f32 or f64, "
+                          "got "
+                       << element;
+  return success();
+}

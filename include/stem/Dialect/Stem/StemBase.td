@@ -35,6 +35,11 @@ def Stem_Dialect : Dialect {
       `stem.bytes_per_output`, `stem.bytes_per_thread` (i64, not negative);
     - on `stem.table`: `stem.from` (string: the key of the matrix that it
       replaces), `stem.init` (string: how its rows start);
+    - on `stem.param` and `stem.table`: `stem.frozen` (unit: no gradient is
+      asked for);
+    - on results: `stem.gradient_of` (the symbol whose gradient, or the rows of
+      whose gradient, it is) and `stem.gradient_ids_of` (the symbol of the
+      table whose rows have these ids);
     - on arguments: `stem.name` (string, in the artefact's description),
       `stem.rows` (string: what its dynamic rows count), `stem.output` (unit:
       the result is built there), `stem.param`, `stem.table` (the symbol that
@@ -48,6 +53,7 @@ def Stem_Dialect : Dialect {
   let dependentDialects = ["::mlir::arith::ArithDialect"];
   let hasOperationAttrVerify = 1;
   let hasRegionArgAttrVerify = 1;
+  let hasRegionResultAttrVerify = 1;
   let extraClassDeclaration = [{
     /// Version written into bytecode; a reader accepts this and older ones.
     static constexpr int64_t kBytecodeVersion = 1;
@@ -90,6 +96,13 @@ def Stem_Dialect : Dialect {
     /// its rows start.
     static constexpr ::llvm::StringLiteral kFromAttr = "stem.from";
     static constexpr ::llvm::StringLiteral kInitAttr = "stem.init";
+    /// stem.param and stem.table attribute (unit): no gradient is asked for.
+    static constexpr ::llvm::StringLiteral kFrozenAttr = "stem.frozen";
+    /// Result attributes: the symbol whose gradient it is, or whose rows' ids.
+    static constexpr ::llvm::StringLiteral kGradientOfAttr =
+        "stem.gradient_of";
+    static constexpr ::llvm::StringLiteral kGradientIdsOfAttr =
+        "stem.gradient_ids_of";
 
     void registerTypes();
   }];
@@ -130,6 +143,18 @@ def Stem_PackedType : Stem_Type<"Packed", "packed"> {
     /// Columns of one panel.
     static constexpr int64_t kPanelColumns = 64;
   }];
+}
+
+def Stem_RowGradientType : Stem_Type<"RowGradient", "row_gradient"> {
+  let summary = "The gradient of a table: pairs of a row's number and a row";
+  let description = [{
+    `!stem.row_gradient<F x T>`: any number of pairs, each a number and `F`
+    elements; the gradient of a row is the sum of its pairs. Constraints: C1
+    `F` is positive; C2 the element type is `f32` or `f64`.
+  }];
+  let parameters = (ins "int64_t":$columns, "::mlir::Type":$elementType);
+  let hasCustomAssemblyFormat = 1;
+  let genVerifyDecl = 1;
 }
 
 def Stem_KVCacheType : Stem_Type<"KVCache", "kv_cache"> {

@@ -49,6 +49,10 @@ struct WeightShape {
 };
 WeightShape getWeightShape(mlir::Type type);
 
+/// The type of a value's cotangent: a tensor of its shape in f32, or in f64 for
+/// f64. `type` is a ranked tensor or packed.
+mlir::Type getCotangentType(mlir::Type type);
+
 /// Bytes of a tensor, buffer or packed matrix, 0 for other types. A size that
 /// is not known counts as `tokens`.
 int64_t countBytes(mlir::Type type, int64_t tokens);

@@ -35,4 +35,25 @@ def Stem_TokenwiseOpInterface : OpInterface<"TokenwiseOpInterface"> {
   ];
 }
 
+def Stem_VjpOpInterface : OpInterface<"VjpOpInterface"> {
+  let cppNamespace = "::stem";
+  let description = [{
+    A differentiable op: its vector-Jacobian product, which makes the cotangents
+    of its operands from those of its results. Rules know nothing of each other;
+    stem-autodiff orders them and adds up what meets.
+  }];
+  let methods = [
+    InterfaceMethod<
+      "Builds the product at `builder`. `cotangents` has one value for each "
+      "result, null where nothing flows in; `adjoints` one place for each "
+      "operand, which stays null where the operand has no derivative. Operands "
+      "and results of the op may be used: they become residuals. A rule that "
+      "cannot be built says why on the op.",
+      "::llvm::LogicalResult", "buildVjp",
+      (ins "::mlir::OpBuilder &":$builder,
+           "::llvm::ArrayRef<::mlir::Value>":$cotangents,
+           "::llvm::MutableArrayRef<::mlir::Value>":$adjoints)>
+  ];
+}
+
 #endif // STEM_DIALECT_STEM_INTERFACES_TD

@@ -32,12 +32,15 @@ class Stem_TokenwiseOp<string opMnemonic, list<Trait> traits = []>
   let hasVerifier = 1;
 }
 
+def Stem_Differentiable : DeclareOpInterfaceMethods<Stem_VjpOpInterface>;
+
 class Stem_PureTokenwiseOp<string opMnemonic, list<Trait> traits = []>
     : Stem_TokenwiseOp<opMnemonic, traits # [Pure]>;
 
 include "stem/Dialect/Stem/StemStateOps.td"
 include "stem/Dialect/Stem/StemTransformerOps.td"
 include "stem/Dialect/Stem/StemTableOps.td"
+include "stem/Dialect/Stem/StemGradientOps.td"
 include "stem/Dialect/Stem/StemScheduleOps.td"
 
 #endif // STEM_DIALECT_STEM_OPS_TD

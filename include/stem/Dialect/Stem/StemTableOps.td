@@ -35,7 +35,7 @@ def Stem_TableRowsOp : Stem_Op<"table_rows", [
   let hasVerifier = 1;
 }
 
-def Stem_LookupOp : Stem_PureTokenwiseOp<"lookup"> {
+def Stem_LookupOp : Stem_PureTokenwiseOp<"lookup", [Stem_Differentiable]> {
   let summary = "One row for each token";
   let description = [{
     `result[t] = rows[index[t]]`, converted to the result's element type.
@@ -50,7 +50,8 @@ def Stem_LookupOp : Stem_PureTokenwiseOp<"lookup"> {
   }];
 }
 
-def Stem_GatedFFNOp : Stem_PureTokenwiseOp<"gated_ffn", [AttrSizedOperandSegments]> {
+def Stem_GatedFFNOp : Stem_PureTokenwiseOp<"gated_ffn", [
+    AttrSizedOperandSegments, Stem_Differentiable]> {
   let summary = "The STEM FFN: gate times a row, then down";
   let description = [{
     `y[t] = W_down (SiLU(W_gate x[t] + b_gate) * up[t]) + b_down`, where
@@ -116,7 +117,7 @@ def Stem_MapIdsOp : Stem_PureTokenwiseOp<"map_ids"> {
   }];
 }
 
-def Stem_MixOp : Stem_PureTokenwiseOp<"mix"> {
+def Stem_MixOp : Stem_PureTokenwiseOp<"mix", [Stem_Differentiable]> {
   let summary = "Rows plus a low-rank map of the hidden state";
   let description = [{
     `result[t] = up[t] + A (B x[t])`, with `a` `[F, R]` and `b` `[R, D]`.
@@ -135,7 +136,7 @@ def Stem_MixOp : Stem_PureTokenwiseOp<"mix"> {
   let hasFolder = 1;
 }
 
-def Stem_SelectUpOp : Stem_PureTokenwiseOp<"select_up"> {
+def Stem_SelectUpOp : Stem_PureTokenwiseOp<"select_up", [Stem_Differentiable]> {
   let summary = "Rows for most ids, the up-projection for some";
   let description = [{
     `result[t] = W_up x[t] + bias` where `ids[t]` occurs in `selected`, else

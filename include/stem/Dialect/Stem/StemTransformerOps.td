@@ -8,7 +8,7 @@
 #ifndef STEM_DIALECT_STEM_TRANSFORMER_OPS_TD
 #define STEM_DIALECT_STEM_TRANSFORMER_OPS_TD
 
-def Stem_EmbeddingOp : Stem_PureTokenwiseOp<"embedding"> {
+def Stem_EmbeddingOp : Stem_PureTokenwiseOp<"embedding", [Stem_Differentiable]> {
   let summary = "Rows of a matrix by id";
   let description = [{
     `result[t] = weight[ids[t]]`, converted to the result's element type. An
@@ -31,7 +31,7 @@ def Stem_EmbeddingOp : Stem_PureTokenwiseOp<"embedding"> {
   }];
 }
 
-def Stem_RMSNormOp : Stem_PureTokenwiseOp<"rms_norm"> {
+def Stem_RMSNormOp : Stem_PureTokenwiseOp<"rms_norm", [Stem_Differentiable]> {
   let summary = "Root-mean-square normalisation, of whole rows or per head";
   let description = [{
     Each row of `x` is cut into groups as long as `weight`; in each group
@@ -54,7 +54,7 @@ def Stem_RMSNormOp : Stem_PureTokenwiseOp<"rms_norm"> {
   }];
 }
 
-def Stem_SiluOp : Stem_PureTokenwiseOp<"silu"> {
+def Stem_SiluOp : Stem_PureTokenwiseOp<"silu", [Stem_Differentiable]> {
   let summary = "x * sigmoid(x), element by element";
   let description = [{
     `y = x / (1 + exp(-x))` (Elfwing et al. 2017). The FFN ops hold it already;
@@ -71,7 +71,7 @@ def Stem_SiluOp : Stem_PureTokenwiseOp<"silu"> {
   let assemblyFormat = "$x attr-dict `:` type($x) `->` type($result)";
 }
 
-def Stem_LinearOp : Stem_PureTokenwiseOp<"linear"> {
+def Stem_LinearOp : Stem_PureTokenwiseOp<"linear", [Stem_Differentiable]> {
   let summary = "y = x W^T + b";
   let description = [{
     `x` is `[T, K]`, `weight` is `[N, K]` or packed `K x N`, `bias` is `[N]`.
@@ -113,7 +113,7 @@ def Stem_RotaryAnglesOp : Stem_PureTokenwiseOp<"rotary_angles"> {
   }];
 }
 
-def Stem_RopeOp : Stem_PureTokenwiseOp<"rope"> {
+def Stem_RopeOp : Stem_PureTokenwiseOp<"rope", [Stem_Differentiable]> {
   let summary = "Rotary position embedding of queries or keys";
   let description = [{
     Each row of `x` is cut into heads of `E` columns; in each head the pair
@@ -133,7 +133,7 @@ def Stem_RopeOp : Stem_PureTokenwiseOp<"rope"> {
 }
 
 def Stem_AttentionOp : Stem_Op<"attention", [
-    AttrSizedOperandSegments,
+    AttrSizedOperandSegments, Stem_Differentiable,
     DeclareOpInterfaceMethods<MemoryEffectsOpInterface>,
     DeclareOpInterfaceMethods<Stem_CostOpInterface>]> {
   let summary = "Causal grouped-query attention";
@@ -174,7 +174,8 @@ def Stem_AttentionOp : Stem_Op<"attention", [
   }];
 }
 
-def Stem_DenseFFNOp : Stem_PureTokenwiseOp<"dense_ffn", [AttrSizedOperandSegments]> {
+def Stem_DenseFFNOp : Stem_PureTokenwiseOp<"dense_ffn", [
+    AttrSizedOperandSegments, Stem_Differentiable]> {
   let summary = "Gated FFN with an up-projection (SwiGLU)";
   let description = [{
     `y = W_down (SiLU(W_gate x + b_gate) * (W_up x + b_up)) + b_down`, with
@@ -199,7 +200,7 @@ def Stem_DenseFFNOp : Stem_PureTokenwiseOp<"dense_ffn", [AttrSizedOperandSegment
   }];
 }
 
-def Stem_CrossEntropyOp : Stem_PureTokenwiseOp<"cross_entropy"> {
+def Stem_CrossEntropyOp : Stem_PureTokenwiseOp<"cross_entropy", [Stem_Differentiable]> {
   let summary = "Negative log-likelihood of labels under a linear head";
   let description = [{
     `nll[t] = logsumexp_v(x[t] . head[v]) - x[t] . head[labels[t]]` in f32,

@@ -1,0 +1,218 @@
+//===- StemOpVjps.cpp - Vector-Jacobian products of the stem ops ----------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// One rule an op. Every op here has one result, so cotangents[0] is there. What
+// a rule computes stands in the description of the op that it builds.
+//
+//===----------------------------------------------------------------------===//
+
+#include "stem/Dialect/Stem/StemDialect.h"
+
+#include "mlir/IR/Builders.h"
+
+using namespace mlir;
+using namespace stem;
+
+using Cotangents = ArrayRef<Value>;
+using Adjoints = MutableArrayRef<Value>;
+
+Type stem::getCotangentType(Type type) {
+  MLIRContext *context = type.getContext();
+  auto elementOf = [&](Type element) -> Type {
+    return element.isF64() ? element : Float32Type::get(context);
+  };
+  if (auto packed = dyn_cast<PackedType>(type))
+    return RankedTensorType::get({packed.getColumns(), packed.getRows()},
+                                 elementOf(packed.getElementType()));
+  auto tensor = cast<RankedTensorType>(type);
+  return tensor.clone(elementOf(tensor.getElementType()));
+}
+
+static Type cotangentType(Value value) {
+  return getCotangentType(value.getType());
+}
+
+/// Where the adjoint of an operand goes.
+static Value &at(Adjoints adjoints, OpOperand &operand) {
+  return adjoints[operand.getOperandNumber()];
+}
+
+LogicalResult EmbeddingOp::buildVjp(OpBuilder &b, Cotangents cotangents,
+                                    Adjoints adjoints) {
+  at(adjoints, getWeightMutable()) = EmbeddingVjpOp::create(
+      b, getLoc(), cotangentType(getWeight()), getIds(), cotangents[0]);
+  return success();
+}
+
+LogicalResult RMSNormOp::buildVjp(OpBuilder &b, Cotangents cotangents,
+                                  Adjoints adjoints) {
+  auto vjp = RMSNormVjpOp::create(b, getLoc(), cotangentType(getX()),
+                                  cotangentType(getWeight()), getX(),
+                                  getWeight(), cotangents[0], getEpsAttr());
+  at(adjoints, getXMutable()) = vjp.getDx();
+  at(adjoints, getWeightMutable()) = vjp.getDweight();
+  return success();
+}
+
+LogicalResult SiluOp::buildVjp(OpBuilder &b, Cotangents cotangents,
+                               Adjoints adjoints) {
+  at(adjoints, getXMutable()) = SiluVjpOp::create(
+      b, getLoc(), cotangentType(getX()), getX(), cotangents[0]);
+  return success();
+}
+
+static Value inputVjp(OpBuilder &b, Location loc, Value x, Value cotangent,
+                      Value weight) {
+  return LinearInputVjpOp::create(b, loc, cotangentType(x), cotangent, weight);
+}
+
+static Value weightVjp(OpBuilder &b, Location loc, Value weight, Value x,
+                       Value cotangent) {
+  return LinearWeightVjpOp::create(b, loc, cotangentType(weight), x, cotangent);
+}
+
+static Value biasVjp(OpBuilder &b, Location loc, Value bias, Value cotangent) {
+  return SumTokensOp::create(b, loc, cotangentType(bias), cotangent);
+}
+
+LogicalResult LinearOp::buildVjp(OpBuilder &b, Cotangents cotangents,
+                                 Adjoints adjoints) {
+  at(adjoints, getXMutable()) =
+      inputVjp(b, getLoc(), getX(), cotangents[0], getWeight());
+  at(adjoints, getWeightMutable()) =
+      weightVjp(b, getLoc(), getWeight(), getX(), cotangents[0]);
+  if (getBias())
+    adjoints[2] = biasVjp(b, getLoc(), getBias(), cotangents[0]);
+  return success();
+}
+
+// The rotation by the negative angle. Angles are data.
+LogicalResult RopeOp::buildVjp(OpBuilder &b, Cotangents cotangents,
+                               Adjoints adjoints) {
+  Value sin = arith::NegFOp::create(b, getLoc(), getSin());
+  at(adjoints, getXMutable()) = RopeOp::create(
+      b, getLoc(), cotangentType(getX()), cotangents[0], getCos(), sin);
+  return success();
+}
+
+LogicalResult AttentionOp::buildVjp(OpBuilder &b, Cotangents cotangents,
+                                    Adjoints adjoints) {
+  if (getCache())
+    return emitOpError("with a cache has no derivative: the keys and values of "
+                       "past positions are not in the function");
+  auto vjp = AttentionVjpOp::create(
+      b, getLoc(), cotangentType(getQ()), cotangentType(getK()),
+      cotangentType(getV()), getQ(), getK(), getV(), cotangents[0],
+      getPositions(), getSequences(), getHeadDimAttr(), getScaleAttr(),
+      getWindowAttr());
+  at(adjoints, getQMutable()) = vjp.getDq();
+  at(adjoints, getKMutable()) = vjp.getDk();
+  at(adjoints, getVMutable()) = vjp.getDv();
+  return success();
+}
+
+static Type biasType(Value bias) { return bias ? cotangentType(bias) : Type(); }
+
+/// The place of an optional operand, which is there.
+static Value &at(Adjoints adjoints, MutableOperandRange operand) {
+  return at(adjoints, operand[0]);
+}
+
+LogicalResult DenseFFNOp::buildVjp(OpBuilder &b, Cotangents cotangents,
+                                   Adjoints adjoints) {
+  auto vjp = DenseFFNVjpOp::create(
+      b, getLoc(), cotangentType(getX()), cotangentType(getGate()),
+      cotangentType(getUp()), cotangentType(getDown()), biasType(getGateBias()),
+      biasType(getUpBias()), getX(), getGate(), getUp(), getDown(),
+      cotangents[0], getGateBias(), getUpBias());
+  at(adjoints, getXMutable()) = vjp.getDx();
+  at(adjoints, getGateMutable()) = vjp.getDgate();
+  at(adjoints, getUpMutable()) = vjp.getDup();
+  at(adjoints, getDownMutable()) = vjp.getDdown();
+  if (getGateBias())
+    at(adjoints, getGateBiasMutable()) = vjp.getDgateBias();
+  if (getUpBias())
+    at(adjoints, getUpBiasMutable()) = vjp.getDupBias();
+  if (getDownBias())
+    at(adjoints, getDownBiasMutable()) =
+        biasVjp(b, getLoc(), getDownBias(), cotangents[0]);
+  return success();
+}
+
+LogicalResult GatedFFNOp::buildVjp(OpBuilder &b, Cotangents cotangents,
+                                   Adjoints adjoints) {
+  auto vjp = GatedFFNVjpOp::create(
+      b, getLoc(), cotangentType(getX()), cotangentType(getGate()),
+      cotangentType(getUp()), cotangentType(getDown()), biasType(getGateBias()),
+      getX(), getGate(), getUp(), getDown(), cotangents[0], getGateBias());
+  at(adjoints, getXMutable()) = vjp.getDx();
+  at(adjoints, getGateMutable()) = vjp.getDgate();
+  at(adjoints, getUpMutable()) = vjp.getDup();
+  at(adjoints, getDownMutable()) = vjp.getDdown();
+  if (getGateBias())
+    at(adjoints, getGateBiasMutable()) = vjp.getDgateBias();
+  if (getDownBias())
+    at(adjoints, getDownBiasMutable()) =
+        biasVjp(b, getLoc(), getDownBias(), cotangents[0]);
+  return success();
+}
+
+LogicalResult CrossEntropyOp::buildVjp(OpBuilder &b, Cotangents cotangents,
+                                       Adjoints adjoints) {
+  auto vjp = CrossEntropyVjpOp::create(b, getLoc(), cotangentType(getX()),
+                                       cotangentType(getHead()), getX(),
+                                       getHead(), getLabels(), cotangents[0]);
+  at(adjoints, getXMutable()) = vjp.getDx();
+  at(adjoints, getHeadMutable()) = vjp.getDhead();
+  return success();
+}
+
+LogicalResult LookupOp::buildVjp(OpBuilder &b, Cotangents cotangents,
+                                 Adjoints adjoints) {
+  auto cotangent = cast<RankedTensorType>(cotangents[0].getType());
+  auto type = RowGradientType::get(b.getContext(), cotangent.getDimSize(1),
+                                   cotangent.getElementType());
+  at(adjoints, getRowsMutable()) =
+      RowGradientOp::create(b, getLoc(), type, getIndex(), cotangents[0]);
+  return success();
+}
+
+// up + A (B x): that of two linear ops, with B x computed again.
+LogicalResult MixOp::buildVjp(OpBuilder &b, Cotangents cotangents,
+                              Adjoints adjoints) {
+  auto x = cast<RankedTensorType>(getX().getType());
+  int64_t rank = getWeightShape(getB().getType()).outputs;
+  auto narrow =
+      RankedTensorType::get({x.getDimSize(0), rank}, x.getElementType());
+  Value inner =
+      LinearOp::create(b, getLoc(), narrow, getX(), getB(), /*bias=*/Value());
+  Value dinner = inputVjp(b, getLoc(), inner, cotangents[0], getA());
+  at(adjoints, getUpMutable()) = cotangents[0];
+  at(adjoints, getXMutable()) = inputVjp(b, getLoc(), getX(), dinner, getB());
+  at(adjoints, getAMutable()) =
+      weightVjp(b, getLoc(), getA(), inner, cotangents[0]);
+  at(adjoints, getBMutable()) = weightVjp(b, getLoc(), getB(), getX(), dinner);
+  return success();
+}
+
+LogicalResult SelectUpOp::buildVjp(OpBuilder &b, Cotangents cotangents,
+                                   Adjoints adjoints) {
+  auto keep = [&](bool others) -> Value {
+    return KeepSelectedOp::create(b, getLoc(), cotangents[0].getType(),
+                                  cotangents[0], getIds(), getSelected(),
+                                  others);
+  };
+  Value projected = keep(/*others=*/false);
+  at(adjoints, getUpMutable()) = keep(/*others=*/true);
+  at(adjoints, getXMutable()) =
+      inputVjp(b, getLoc(), getX(), projected, getWeight());
+  at(adjoints, getWeightMutable()) =
+      weightVjp(b, getLoc(), getWeight(), getX(), projected);
+  if (getBias())
+    at(adjoints, getBiasMutable()) = biasVjp(b, getLoc(), getBias(), projected);
+  return success();
+}
