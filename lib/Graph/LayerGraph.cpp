@@ -313,15 +313,13 @@ func::FuncOp stem::buildLayerFunction(OpBuilder &builder, Location loc,
                                       const LayerWeights &layer,
                                       const GraphTypes &types,
                                       std::optional<Type> rowType,
-                                      const std::string &name) {
+                                      bool hasCache, const std::string &name) {
   Type angles = types.activation(config.headDim / 2, builder.getF32Type());
-  SmallVector<Type> inputs = {types.residual(),
-                              types.ids(),
-                              types.ids(),
-                              angles,
-                              angles,
-                              KVCacheType::get(builder.getContext()),
-                              builder.getIndexType()};
+  SmallVector<Type> inputs = {types.residual(), types.ids(), types.ids(),
+                              angles, angles};
+  if (hasCache)
+    inputs.append(
+        {KVCacheType::get(builder.getContext()), builder.getIndexType()});
   std::vector<LayerParam> params = layerParams(layer);
   for (const LayerParam &param : params)
     inputs.push_back(types.param(index, param));
@@ -337,21 +335,27 @@ func::FuncOp stem::buildLayerFunction(OpBuilder &builder, Location loc,
   OpBuilder::InsertionGuard guard(builder);
   Block *block = function.addEntryBlock();
   builder.setInsertionPointToStart(block);
-  auto arguments = block->getArguments();
-  LayerInputs values = {arguments[1],
-                        arguments[2],
-                        arguments[3],
-                        arguments[4],
-                        arguments[5],
-                        arguments[6],
-                        {},
-                        {},
-                        {},
-                        {},
-                        {}};
-  for (auto [number, param] : llvm::enumerate(params))
-    values.weights[param.role] = arguments[7 + number];
-  auto tables = arguments.drop_front(7 + params.size());
+  ValueRange rest = block->getArguments();
+  auto take = [&](size_t count) {
+    ValueRange taken = rest.take_front(count);
+    rest = rest.drop_front(count);
+    return taken;
+  };
+  Value x = take(1)[0];
+  LayerInputs values;
+  ValueRange tokens = take(4);
+  values.positions = tokens[0];
+  values.sequences = tokens[1];
+  values.cos = tokens[2];
+  values.sin = tokens[3];
+  if (hasCache) {
+    ValueRange cache = take(2);
+    values.cache = cache[0];
+    values.number = cache[1];
+  }
+  for (const LayerParam &param : params)
+    values.weights[param.role] = take(1)[0];
+  ValueRange tables = rest;
   if (tables.size() >= 2) {
     values.rows = tables[0];
     values.index = tables[1];
@@ -362,7 +366,7 @@ func::FuncOp stem::buildLayerFunction(OpBuilder &builder, Location loc,
   }
   LayerBuilder layerBuilder(builder, loc, config, config.layers[index], types,
                             std::move(values));
-  Value x = layerBuilder.attentionBlock(arguments[0]);
+  x = layerBuilder.attentionBlock(x);
   x = layerBuilder.feedForwardBlock(x);
   func::ReturnOp::create(builder, loc, x);
   return function;

@@ -169,12 +169,14 @@ mlir::func::FuncOp createEntry(mlir::OpBuilder &builder, mlir::Location loc,
 
 /// `name`(x, positions, sequences, cos, sin, cache, layer, weights..., and for
 /// a STEM layer rows, index, and for one with selected ids the tokens' ids and
-/// those) -> x. `rowType` is the element type of the rows.
+/// those) -> x. Without a cache it has neither `cache` nor `layer`. `rowType`
+/// is the element type of the rows.
 mlir::func::FuncOp
 buildLayerFunction(mlir::OpBuilder &builder, mlir::Location loc,
                    const ModelConfig &config, uint64_t index,
                    const LayerWeights &layer, const GraphTypes &types,
-                   std::optional<mlir::Type> rowType, const std::string &name);
+                   std::optional<mlir::Type> rowType, bool hasCache,
+                   const std::string &name);
 
 } // namespace stem
 

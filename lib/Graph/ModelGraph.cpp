@@ -37,10 +37,14 @@ public:
     declareWeights();
     for (uint64_t i = 0; i < config.layerCount(); ++i)
       layerFunction(i);
+    if (options.entries == GraphEntries::Training) {
+      buildLossEntry("loss");
+      return module;
+    }
     buildHead();
     buildLogitsEntry("prefill", options.tokenTile);
     buildLogitsEntry("decode", 1);
-    buildScoreEntry();
+    buildLossEntry("score");
     return module;
   }
 
@@ -79,6 +83,8 @@ private:
                                  builder.getI32Type());
   }
 
+  bool hasCache() const { return options.entries == GraphEntries::Inference; }
+
   /// The function of layer `index`, shared by all layers of its kind.
   func::FuncOp layerFunction(uint64_t index) {
     LayerKind kind = layerKind(config, weights, index);
@@ -89,7 +95,7 @@ private:
       if (config.layers[index].isStem)
         rows = tableType(layer).getElementType();
       function = buildLayerFunction(builder, loc, config, index, layer, types,
-                                    rows, layerName(kind));
+                                    rows, hasCache(), layerName(kind));
     }
     return function;
   }
@@ -149,7 +155,7 @@ private:
   }
 
   /// Embedding and all layers; the first three arguments are ids, positions
-  /// and sequences.
+  /// and sequences. `cache` is null without one.
   Value buildTrunk(ValueRange tokens, Value cache) {
     Value embedding = load(weights.embedding,
                            types.matrix(config.vocabSize, config.hiddenSize));
@@ -166,10 +172,11 @@ private:
     for (uint64_t i = 0; i < config.layerCount(); ++i)
       rows.push_back(tableRows(i, tokens[0]));
     for (uint64_t i = 0; i < config.layerCount(); ++i) {
-      Value number = arith::ConstantIndexOp::create(builder, loc, i);
-      SmallVector<Value> operands = {
-          x,     tokens[1], tokens[2], rotary.getCos(), rotary.getSin(),
-          cache, number};
+      SmallVector<Value> operands = {x, tokens[1], tokens[2], rotary.getCos(),
+                                     rotary.getSin()};
+      if (cache)
+        operands.append(
+            {cache, arith::ConstantIndexOp::create(builder, loc, i)});
       for (const LayerParam &param : layerParams(weights.layers[i]))
         operands.push_back(load(param.key, types.param(i, param)));
       llvm::append_range(operands, rows[i]);
@@ -199,52 +206,53 @@ private:
     return {rows.getRows(), rows.getIndex()};
   }
 
-  /// An entry on the tokens, the vector `extra` and the cache. `finish` makes
-  /// `output` of the residual stream, the final norm's weight and the
-  /// arguments.
+  /// An entry on the tokens, the vector `extra` and, but for training, the
+  /// cache. `finish` makes `output` of the residual stream, the final norm's
+  /// weight, and the arguments `extra` and `output`.
   void buildEntry(StringRef name, int64_t tile, GraphArgument extra,
                   GraphArgument output,
-                  function_ref<Value(Value, Value, ValueRange)> finish) {
-    GraphArgument cache{"cache", KVCacheType::get(builder.getContext()), ""};
-    func::FuncOp entry = createEntry(builder, loc, name, tile,
-                                     {{"ids", types.ids(), "tokens"},
-                                      {"positions", types.ids(), "tokens"},
-                                      {"sequences", types.ids(), "tokens"},
-                                      extra,
-                                      cache,
-                                      output},
-                                     config.vocabSize);
+                  function_ref<Value(Value, Value, Value, Value)> finish) {
+    SmallVector<GraphArgument> inputs = {{"ids", types.ids(), "tokens"},
+                                         {"positions", types.ids(), "tokens"},
+                                         {"sequences", types.ids(), "tokens"},
+                                         extra};
+    if (hasCache())
+      inputs.push_back({"cache", KVCacheType::get(builder.getContext()), ""});
+    inputs.push_back(output);
+    func::FuncOp entry =
+        createEntry(builder, loc, name, tile, inputs, config.vocabSize);
     OpBuilder::InsertionGuard guard(builder);
     Block *block = entry.addEntryBlock();
     builder.setInsertionPointToStart(block);
     auto arguments = block->getArguments();
-    Value x = buildTrunk(arguments.take_front(3), arguments[4]);
+    Value cache = hasCache() ? Value(arguments[4]) : Value();
+    Value x = buildTrunk(arguments.take_front(3), cache);
     Value norm = load(weights.finalNorm, types.vector(config.hiddenSize));
-    func::ReturnOp::create(builder, loc, finish(x, norm, arguments));
+    func::ReturnOp::create(builder, loc,
+                           finish(x, norm, arguments[3], arguments.back()));
   }
 
   void buildLogitsEntry(StringRef name, int64_t tile) {
     Type logits = types.activation(config.vocabSize, builder.getF32Type());
     buildEntry(name, tile, {"output_rows", types.ids(), "outputs"},
                {"logits", logits, "outputs", /*isOutput=*/true},
-               [&](Value x, Value norm, ValueRange arguments) {
-                 return func::CallOp::create(builder, loc, "head", logits,
-                                             ValueRange{x, arguments[3], norm,
-                                                        loadHead(),
-                                                        arguments[5]})
+               [&](Value x, Value norm, Value rows, Value output) {
+                 return func::CallOp::create(
+                            builder, loc, "head", logits,
+                            ValueRange{x, rows, norm, loadHead(), output})
                      .getResult(0);
                });
   }
 
-  void buildScoreEntry() {
+  void buildLossEntry(StringRef name) {
     Type losses =
         RankedTensorType::get({ShapedType::kDynamic}, builder.getF32Type());
-    buildEntry("score", options.tokenTile, {"labels", types.ids(), "tokens"},
+    buildEntry(name, options.tokenTile, {"labels", types.ids(), "tokens"},
                {"nll", losses, "tokens", /*isOutput=*/true},
-               [&](Value x, Value norm, ValueRange arguments) -> Value {
+               [&](Value x, Value norm, Value labels, Value) -> Value {
                  return CrossEntropyOp::create(builder, loc, losses,
                                                finalNorm(x, norm), loadHead(),
-                                               arguments[3]);
+                                               labels);
                });
   }
 

@@ -15,7 +15,11 @@
 
 namespace stem {
 
+/// Which functions the module has.
+enum class GraphEntries { Inference, Training };
+
 struct GraphOptions {
+  GraphEntries entries = GraphEntries::Inference;
   /// Element type of weights, products and the cache: F32 or BF16. The residual
   /// stream, norms, softmax and the loss are f32 in both.
   DType compute = DType::F32;
@@ -31,10 +35,15 @@ struct GraphOptions {
 ///   score: (ids, positions, sequences, labels : T x i32, cache, nll : T x f32)
 ///     -> nll
 ///
+/// For training there is one instead, what stem-autodiff derives; a token sees
+/// the tokens of this call alone:
+///
+///   loss: (ids, positions, sequences, labels : T x i32, nll : T x f32) -> nll
+///
 /// prefill and score run token tiles: T is a multiple of `tokenTile` and a tile
 /// holds consecutive positions of one sequence, its padding marked by sequence
-/// -1. decode takes any T. Throws an Error for a checkpoint that the graph
-/// cannot express.
+/// -1. decode and loss take any T. Throws an Error for a checkpoint that the
+/// graph cannot express.
 mlir::OwningOpRef<mlir::ModuleOp> buildModelGraph(mlir::MLIRContext &context,
                                                   const ModelConfig &config,
                                                   const ModelWeights &weights,
