@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "stem/Calibration/GramSums.h"
+#include "BF16.h"
 #include "Sizes.h"
 #include "Threads.h"
 #include "stem/Runtime/Parallel.h"
@@ -38,52 +39,82 @@ int64_t totalsBytes(int64_t n, int64_t m) {
                      {n, m, int64_t(sizeof(double))});
 }
 
-int64_t transposedBytes(int64_t n) {
-  return checkedSize("the blocks of a sum of products",
-                     {heldBlocks, transposedStride, n, int64_t(sizeof(float))});
+int64_t elementBytes(stem_dtype products) {
+  return products == STEM_BF16 ? sizeof(uint16_t) : sizeof(float);
 }
 
-int64_t packedBlocksBytes(int64_t columns) {
+int64_t transposedBytes(int64_t n, stem_dtype products) {
+  return checkedSize("the blocks of a sum of products",
+                     {heldBlocks, transposedStride, n, elementBytes(products)});
+}
+
+int64_t packedBlocksBytes(int64_t columns, stem_dtype products) {
   return checkedSize(
       "the blocks of a sum of products",
-      {heldBlocks, panelsOf(columns), panelElements, int64_t(sizeof(float))});
+      {heldBlocks, panelsOf(columns), panelElements, elementBytes(products)});
 }
 
 /// Panel `panel` of the packed block `block` of a matrix of `columns` columns.
-float *panelOf(const Arena &packed, int64_t columns, int64_t block,
-               int64_t panel) {
-  return static_cast<float *>(packed.data()) +
+template <typename T>
+T *panelOf(const Arena &packed, int64_t columns, int64_t block, int64_t panel) {
+  return static_cast<T *>(packed.data()) +
          (block * panelsOf(columns) + panel) * panelElements;
 }
 
-float *transposedOf(const Arena &transposed, int64_t n, int64_t block) {
-  return static_cast<float *>(transposed.data()) + block * n * transposedStride;
+template <typename T>
+T *transposedOf(const Arena &transposed, int64_t n, int64_t block) {
+  return static_cast<T *>(transposed.data()) + block * n * transposedStride;
+}
+
+template <typename T> T product(float value) {
+  if constexpr (std::is_same_v<T, float>)
+    return value;
+  else
+    return roundToBF16(value);
 }
 
 /// `to` (columns x count) = `from` (count x columns) transposed, in squares of
-/// one cache line.
+/// one cache line of f32.
+template <typename T>
 void transpose(const float *from, int64_t stride, int64_t count,
-               int64_t columns, float *to) {
+               int64_t columns, T *to) {
   for (int64_t position = 0; position < count; position += 16)
     for (int64_t column = 0; column < columns; ++column)
       for (int64_t i = position; i < std::min(position + 16, count); ++i)
-        to[column * transposedStride + i] = from[i * stride + column];
+        to[column * transposedStride + i] =
+            product<T>(from[i * stride + column]);
+}
+
+/// Positions [position, position + count) of a panel, see stem_packed: rows one
+/// after the other, of bf16 in pairs interleaved by column.
+template <typename T>
+void packRows(const float *from, int64_t stride, int64_t position,
+              int64_t count, int64_t columns, T *panel) {
+  constexpr int64_t group = sizeof(T) == sizeof(uint16_t) ? 2 : 1;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t row = position + i;
+    T *to = panel + row / group * group * STEM_PANEL + row % group;
+    for (int64_t column = 0; column < columns; ++column)
+      to[column * group] = product<T>(from[i * stride + column]);
+  }
 }
 
 } // namespace
 
-GramSums::GramSums(stem_context *context, int64_t n, int64_t m)
-    : context(context), n(n), m(m),
+GramSums::GramSums(stem_context *context, int64_t n, int64_t m,
+                   stem_dtype products)
+    : context(context), n(n), m(m), products(products),
       gramTotals(totalsBytes(n, n), "the sums of a normal matrix"),
       crossTotals(totalsBytes(n, m), "the sums of a right-hand side"),
-      transposed(transposedBytes(n), "blocks of activations"),
-      packedX(packedBlocksBytes(n), "blocks of activations"),
-      packedY(packedBlocksBytes(m), "blocks of targets") {}
+      transposed(transposedBytes(n, products), "blocks of activations"),
+      packedX(packedBlocksBytes(n, products), "blocks of activations"),
+      packedY(packedBlocksBytes(m, products), "blocks of targets") {}
 
 int64_t GramSums::bytes(int64_t n, int64_t m) {
   int64_t sum = 0;
-  for (int64_t part : {totalsBytes(n, n), totalsBytes(n, m), transposedBytes(n),
-                       packedBlocksBytes(n), packedBlocksBytes(m)})
+  for (int64_t part :
+       {totalsBytes(n, n), totalsBytes(n, m), transposedBytes(n, STEM_F32),
+        packedBlocksBytes(n, STEM_F32), packedBlocksBytes(m, STEM_F32)})
     if (__builtin_add_overflow(sum, part, &sum))
       fail("the sums of {} x {} and {} x {} products have no size", n, n, n, m);
   return sum;
@@ -99,7 +130,10 @@ void GramSums::add(const float *x, const float *y, int64_t count) {
          count, x && y ? "both matrices given" : "a matrix missing");
   while (count > 0) {
     int64_t taken = std::min(count, heldPositions - pending);
-    store(x, y, taken);
+    if (products == STEM_BF16)
+      store<uint16_t>(x, y, taken);
+    else
+      store<float>(x, y, taken);
     x += taken * n;
     y += taken * m;
     count -= taken;
@@ -115,6 +149,7 @@ void GramSums::finish() {
 }
 
 /// Brings positions into the layouts of the products, a panel a task.
+template <typename T>
 void GramSums::store(const float *x, const float *y, int64_t count) {
   auto storePanel = [&](const Arena &packed, const float *rows, int64_t columns,
                         int64_t panel, bool transposes) {
@@ -126,13 +161,11 @@ void GramSums::store(const float *x, const float *y, int64_t count) {
       int64_t taken = std::min(count - done, blockPositions - position);
       const float *source = rows + done * columns + first;
       // The columns behind the last of a panel keep the zeros of the arena.
-      float *packedRows =
-          panelOf(packed, columns, block, panel) + position * STEM_PANEL;
-      for (int64_t i = 0; i < taken; ++i)
-        std::copy_n(source + i * columns, width, packedRows + i * STEM_PANEL);
+      packRows(source, columns, position, taken, width,
+               panelOf<T>(packed, columns, block, panel));
       if (transposes)
         transpose(source, columns, taken, width,
-                  transposedOf(transposed, n, block) +
+                  transposedOf<T>(transposed, n, block) +
                       first * transposedStride + position);
       done += taken;
     }
@@ -177,13 +210,20 @@ void GramSums::sumTile(int64_t rowBlock, int64_t panel) {
       static_cast<double *>((isCross ? crossTotals : gramTotals).data()) +
       row * columns + first;
   alignas(64) float sums[tileRows * STEM_PANEL];
-  for (int64_t start = 0; start < pending; start += blockPositions) {
-    int64_t block = start / blockPositions;
+  auto multiply = [&]<typename T>(T, int64_t block, int64_t positions) {
     stem_packed_matmul(
-        context, transposedOf(transposed, n, block) + row * transposedStride,
-        transposedStride, panelOf(packed, columns, block, panel), STEM_F32,
-        blockPositions, width, 0, 0, sums, STEM_PANEL, rows,
-        std::min(blockPositions, pending - start), width, /*accumulate=*/0);
+        context, transposedOf<T>(transposed, n, block) + row * transposedStride,
+        transposedStride, panelOf<T>(packed, columns, block, panel), products,
+        blockPositions, width, 0, 0, sums, STEM_PANEL, rows, positions, width,
+        /*accumulate=*/0);
+  };
+  for (int64_t start = 0; start < pending; start += blockPositions) {
+    const int64_t block = start / blockPositions;
+    const int64_t positions = std::min(blockPositions, pending - start);
+    if (products == STEM_BF16)
+      multiply(uint16_t{}, block, positions);
+    else
+      multiply(float{}, block, positions);
     for (int64_t i = 0; i < rows; ++i)
       for (int64_t j = 0; j < width; ++j)
         totals[i * columns + j] += sums[i * STEM_PANEL + j];

@@ -45,9 +45,10 @@ void forColumns(stem_context *context, int64_t columns, const Body &body) {
 } // namespace
 
 LowRankFit::LowRankFit(stem_context *context, int64_t ffn, int64_t hidden,
-                       std::string name)
+                       std::string name, stem_dtype products)
     : context(context), ffn(ffn), hidden(hidden), name(std::move(name)),
-      sums(context, hidden, ffn), blockSquares(ffn), gateSquares(ffn) {}
+      sums(context, hidden, ffn, products), blockSquares(ffn),
+      gateSquares(ffn) {}
 
 int64_t LowRankFit::bytes(int64_t ffn, int64_t hidden) {
   int64_t squares = checkedSize("a low-rank fit",

@@ -20,9 +20,10 @@
 using namespace stem;
 
 NormalEquations::NormalEquations(stem_context *context, int64_t ffn,
-                                 int64_t hidden, std::string name)
+                                 int64_t hidden, std::string name,
+                                 stem_dtype products)
     : context(context), ffn(ffn), hidden(hidden), name(std::move(name)),
-      sums(context, ffn, hidden) {}
+      sums(context, ffn, hidden, products) {}
 
 void NormalEquations::finish() {
   sums.finish();

@@ -66,6 +66,8 @@ std::vector<float> stem::refitWeights(std::span<const int32_t> sequences,
 void stem::scaleRows(std::span<const float> factors, float *matrix,
                      int64_t width) {
   for (size_t i = 0; i < factors.size(); ++i) {
+    if (factors[i] == 1)
+      continue;
     float *row = matrix + static_cast<int64_t>(i) * width;
     for (int64_t c = 0; c < width; ++c)
       row[c] *= factors[i];
@@ -76,7 +78,8 @@ DownRefit::DownRefit(LayerRunner &runner, const ModelConfig &config,
                      uint64_t layer)
     : runner(runner), layer(layer), d(static_cast<int64_t>(config.hiddenSize)),
       f(static_cast<int64_t>(config.intermediateSize)),
-      equations(runner.context(), f, d, fmt::format("layer {}", layer)) {}
+      equations(runner.context(), f, d, fmt::format("layer {}", layer),
+                runner.productType()) {}
 
 void DownRefit::addFit(std::span<const int32_t> sequences, float *z,
                        float *lacks) {

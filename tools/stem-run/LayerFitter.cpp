@@ -204,7 +204,7 @@ void LayerFitter::solveLowRank(const Layer &layer, const RowFit &rows,
 
 LowRankTerm LayerFitter::fitLowRank(const Layer &layer, const RowFit &rows,
                                     const HiddenStates &fit) {
-  LowRankFit sums(runner.context(), f, d, layer.name());
+  LowRankFit sums(runner.context(), f, d, layer.name(), runner.productType());
   solveLowRank(layer, rows, fit, sums);
   const int64_t rank = layer.options.rank;
   std::vector<float> a(static_cast<size_t>(f * rank));
@@ -329,7 +329,7 @@ std::vector<double> LayerFitter::rankGains(uint64_t layer,
                                            const LayerFitOptions &options) {
   const Layer work{layer, options};
   const RowFit rows = fitRows(work, fit);
-  LowRankFit sums(runner.context(), f, d, work.name());
+  LowRankFit sums(runner.context(), f, d, work.name(), runner.productType());
   solveLowRank(work, rows, fit, sums);
   std::vector<double> gains(sums.gains().begin(), sums.gains().end());
   const double all = std::accumulate(gains.begin(), gains.end(), 0.0);

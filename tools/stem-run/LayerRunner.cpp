@@ -300,6 +300,10 @@ LayerRunner::~LayerRunner() = default;
 
 stem_context *LayerRunner::context() const { return impl->context.get(); }
 const EngineReport &LayerRunner::report() const { return impl->report; }
+stem_dtype LayerRunner::productType() const {
+  return report().dtype == DType::BF16 ? STEM_BF16 : STEM_F32;
+}
+
 int64_t LayerRunner::maxStepTokens() const {
   return impl->options.maxStepTokens;
 }

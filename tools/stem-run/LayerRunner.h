@@ -37,6 +37,8 @@ public:
   ~LayerRunner();
 
   stem_context *context() const;
+  /// Of the model's matrix products: STEM_F32 or STEM_BF16.
+  stem_dtype productType() const;
   const EngineReport &report() const;
   /// The most tokens of a step, and the most windows in it.
   int64_t maxStepTokens() const;

@@ -7,7 +7,9 @@
 //
 // Products are summed in f32 over blocks of 512 positions, counted from the
 // stream's start, and the blocks in f64. The bits depend on neither the sizes
-// of the pieces that a stream comes in nor the number of threads.
+// of the pieces that a stream comes in nor the number of threads. With products
+// in bf16, x and y are rounded to it first: what a model of that type computes
+// with is rounded alike.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,9 +25,10 @@ namespace stem {
 class GramSums {
 public:
   /// The context outlives the sums.
-  GramSums(stem_context *context, int64_t n, int64_t m);
+  GramSums(stem_context *context, int64_t n, int64_t m,
+           stem_dtype products = STEM_F32);
 
-  /// What an object holds.
+  /// What an object holds; with bf16 a few MB less.
   static int64_t bytes(int64_t n, int64_t m);
 
   /// Takes `count` rows of x (count x n) and of y (count x m).
@@ -45,12 +48,14 @@ public:
   }
 
 private:
+  template <typename T>
   void store(const float *x, const float *y, int64_t count);
   void sumBlocks();
   void sumTile(int64_t rowBlock, int64_t panel);
 
   stem_context *context;
   int64_t n, m;
+  stem_dtype products;
   int64_t total = 0;   ///< positions taken
   int64_t pending = 0; ///< of them, stored and not yet summed
   bool finished = false;

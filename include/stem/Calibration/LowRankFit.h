@@ -41,9 +41,10 @@ class SpdFactor;
 /// GramSums; Σ g² is summed in the same blocks.
 class LowRankFit {
 public:
-  /// `name` stands in messages: "layer 3". The context outlives the object.
+  /// `name` stands in messages: "layer 3". `products` as of GramSums. The
+  /// context outlives the object.
   LowRankFit(stem_context *context, int64_t ffn, int64_t hidden,
-             std::string name);
+             std::string name, stem_dtype products = STEM_F32);
 
   /// What an object holds, and what a solution adds to it.
   static int64_t bytes(int64_t ffn, int64_t hidden);

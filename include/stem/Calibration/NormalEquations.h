@@ -24,9 +24,10 @@ namespace stem {
 /// GramSums.
 class NormalEquations {
 public:
-  /// `name` stands in messages: "layer 3". The context outlives the object.
+  /// `name` stands in messages: "layer 3". `products` as of GramSums. The
+  /// context outlives the object.
   NormalEquations(stem_context *context, int64_t ffn, int64_t hidden,
-                  std::string name);
+                  std::string name, stem_dtype products = STEM_F32);
 
   /// What an object holds; solving takes a few MB more.
   static int64_t bytes(int64_t ffn, int64_t hidden) {

@@ -7,8 +7,11 @@
 
 #include "stem/Calibration/NormalEquations.h"
 #include "TestSupport.h"
+#include "stem/Support/Error.h"
 
 #include <Eigen/Cholesky>
+#include <algorithm>
+#include <bit>
 
 using namespace stem;
 using namespace stem::test;
@@ -19,9 +22,10 @@ namespace {
 std::vector<float> updateOf(int64_t ffn, int64_t hidden,
                             const std::vector<float> &z,
                             const std::vector<float> &target, int64_t piece,
-                            int threads, double ridge) {
+                            int threads, double ridge,
+                            stem_dtype products = STEM_F32) {
   ContextPtr context = createContext(threads);
-  NormalEquations equations(context.get(), ffn, hidden, "layer 3");
+  NormalEquations equations(context.get(), ffn, hidden, "layer 3", products);
   inPieces(int64_t(z.size()) / ffn, piece, [&](int64_t first, int64_t count) {
     equations.add(z.data() + first * ffn, target.data() + first * hidden,
                   count);
@@ -69,6 +73,52 @@ TEST(NormalEquations, SameBitsForPiecesAndThreads) {
     for (int threads : threadCounts)
       EXPECT_EQ(updateOf(ffn, hidden, z, target, piece, threads, 1e-2), wanted)
           << piece << " positions a piece, " << threads << " threads";
+}
+
+/// To bf16, ties to even.
+float rounded(float value) {
+  uint32_t bits = std::bit_cast<uint32_t>(value);
+  bits += 0x7fff + ((bits >> 16) & 1);
+  return std::bit_cast<float>(bits & 0xffff0000);
+}
+
+// A product of two bf16 is exact in f32: what is left is the order of sums.
+TEST_P(NormalEquationsTest, InBf16RoundsItsInputsAlone) {
+  auto [ffn, hidden] = GetParam();
+  std::vector<float> z = randomFloats(2001 * ffn, 1);
+  std::vector<float> target = randomFloats(2001 * hidden, 2);
+  std::vector<float> update =
+      updateOf(ffn, hidden, z, target, 301, 2, 1e-2, STEM_BF16);
+  for (std::vector<float> *values : {&z, &target})
+    std::transform(values->begin(), values->end(), values->begin(), rounded);
+  EXPECT_LT(relativeError(
+                matrixOf(update, ffn),
+                reference(matrixOf(z, ffn), matrixOf(target, hidden), 1e-2)),
+            1e-5);
+}
+
+TEST(NormalEquations, InBf16SameBitsForPiecesAndThreads) {
+  constexpr int64_t ffn = 130, hidden = 70;
+  std::vector<float> z = randomFloats(2000 * ffn, 1);
+  std::vector<float> target = randomFloats(2000 * hidden, 2);
+  std::vector<float> wanted =
+      updateOf(ffn, hidden, z, target, 2000, 1, 1e-2, STEM_BF16);
+  for (int64_t piece : pieceSizes)
+    for (int threads : threadCounts)
+      EXPECT_EQ(
+          updateOf(ffn, hidden, z, target, piece, threads, 1e-2, STEM_BF16),
+          wanted)
+          << piece << " positions a piece, " << threads << " threads";
+}
+
+TEST(NormalEquations, InBf16ANotANumberIsFound) {
+  std::vector<float> z = randomFloats(64 * 8, 1);
+  z[100] = std::bit_cast<float>(0x7fffffffU); // rounding must not make it 0
+  ContextPtr context = createContext(1);
+  NormalEquations equations(context.get(), 8, 8, "layer 3", STEM_BF16);
+  equations.add(z.data(), randomFloats(64 * 8, 2).data(), 64);
+  std::vector<float> update(64);
+  EXPECT_THROW(equations.solve(1e-2, update.data()), Error);
 }
 
 TEST(NormalEquations, SeveralRidgesFromOneSum) {
