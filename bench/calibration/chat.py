@@ -16,27 +16,29 @@ import os
 
 import common
 
+# SmolLM2-135M-Instruct ends its greedy answer to each within 400 tokens, so
+# that an answer that does not end is the conversion's doing.
 PROMPTS = [
-    "Name three rivers in Europe.",
+    "What is the capital of France?",
     "What is 17 plus 26?",
-    "Write one sentence about a lighthouse.",
-    "How do I boil an egg?",
     "What is the opposite of brave?",
-    "Give me a recipe for pancakes.",
-    "Explain what a lever is to a child.",
     "Which planet is the largest?",
-    "Write a short poem about rain.",
-    "Tell me a joke about cats.",
-    "What should I pack for a day in the mountains?",
     "How many days has February?",
     "Translate 'good morning' into French.",
-    "Suggest a name for a bakery.",
-    "What does a librarian do?",
-    "Write a Python function that reverses a string.",
-    "Why do leaves fall in autumn?",
-    "Say thank you to a neighbour who watered my plants.",
-    "List the steps to change a bicycle tyre.",
     "Is a tomato a fruit?",
+    "What colour do blue and yellow make?",
+    "Write one sentence about a lighthouse.",
+    "What does a librarian do?",
+    "How many legs does a spider have?",
+    "What is the boiling point of water?",
+    "Name a musical instrument with strings.",
+    "What is the past tense of 'go'?",
+    "Which ocean is the deepest?",
+    "What is a synonym of 'happy'?",
+    "How many minutes are in an hour?",
+    "What is the chemical symbol of gold?",
+    "Which animal says 'moo'?",
+    "What do plants need to grow?",
 ]
 
 
