@@ -6,7 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "stem/Calibration/GramSums.h"
-#include "BF16.h"
+#include "stem/Calibration/BF16.h"
 #include "Sizes.h"
 #include "Threads.h"
 #include "stem/Runtime/Parallel.h"

@@ -265,15 +265,16 @@ void LayerFitter::addCarry(const Layer &layer, const LayerText &text,
 }
 
 /// W_down plus the ridge regression from g ⊙ U to what the output lacks.
-std::vector<float> LayerFitter::refitDown(const Layer &layer,
-                                          const RowFit &rows,
-                                          const LayerText &fit,
-                                          const LayerText &choose,
-                                          CalibratedLayer &figures) {
+std::vector<float>
+LayerFitter::refitDown(const Layer &layer, const RowFit &rows,
+                       const LayerText &fit, const LayerText &choose,
+                       CalibratedLayer &figures, KeptProducts *products) {
   DownRefit refit(runner, checkpoint.config(), layer.number);
   for (const TokenStream::Step &step : fit.states.stream().steps) {
     taps(layer, fit.states, step);
     applyRows(layer, rows, fit.states, step, /*leaveOneOut=*/true);
+    if (products)
+      products->keep(step, gated.data());
     runner.product(layer.number, error.data(), step.count, target.data());
     addCarry(layer, fit, step);
     refit.addFit(fit.states.stream().step(step).sequences, gated.data(),
@@ -320,8 +321,14 @@ LayerFit LayerFitter::fit(uint64_t layer, const LayerText &fit,
   CalibratedLayer figures;
   figures.layer = layer;
   figures.shrinkage = rows->shrinkage();
-  std::vector<float> down = refitDown(work, *rows, fit, choose, figures);
-  return {figures, std::move(*rows), std::move(lowRank), std::move(down)};
+  std::optional<KeptProducts> products;
+  if (options.keepsProducts)
+    products.emplace(runner.context(), fit.states.stream().places(), f,
+                     runner.productType());
+  std::vector<float> down = refitDown(work, *rows, fit, choose, figures,
+                                      products ? &*products : nullptr);
+  return {figures, std::move(*rows), std::move(lowRank), std::move(down),
+          std::move(products)};
 }
 
 std::vector<double> LayerFitter::rankGains(uint64_t layer,
@@ -344,8 +351,12 @@ void LayerFitter::propagate(const LayerFit &layer, HiddenStates &states,
              layer.lowRank ? &*layer.lowRank : nullptr};
   runner.replaceDown(work.number, layer.down);
   for (const TokenStream::Step &step : states.stream().steps) {
-    taps(work, states, step);
-    applyRows(work, layer.rows, states, step, leaveOneOut);
+    if (leaveOneOut && layer.products) {
+      layer.products->read(step, gated.data());
+    } else {
+      taps(work, states, step);
+      applyRows(work, layer.rows, states, step, leaveOneOut);
+    }
     runner.project(work.number, states.at(step), gated.data(), step.count,
                    hidden.data());
     std::copy_n(hidden.data(), step.count * d, states.at(step));

@@ -9,6 +9,7 @@
 #define STEM_TOOLS_STEM_RUN_LAYERFITTER_H
 
 #include "HiddenStates.h"
+#include "KeptProducts.h"
 #include "LayerRunner.h"
 
 #include "stem/Calibration/LowRankFit.h"
@@ -29,6 +30,9 @@ struct LayerFitOptions {
   /// Share of the errors from the layers below that W_down is asked to undo.
   double carry = 0.5;
   bool isOneRow = false; ///< one row for all ids
+  /// Whether what enters W_down is kept for `propagate`, which then is one
+  /// product a place; KeptProducts::bytes of the text to fit.
+  bool keepsProducts = false;
   /// One flag for each of the text's ids: it keeps the matrix. Empty: none.
   std::vector<uint8_t> keepsMatrix;
 };
@@ -49,6 +53,8 @@ struct LayerFit {
   RowFit rows;
   std::optional<LowRankTerm> lowRank;
   std::vector<float> down; ///< the new W_down, d x F
+  /// Of the text that it was fitted to, if they were to be kept.
+  std::optional<KeptProducts> products;
 };
 
 /// A text behind the attention of a layer.
@@ -105,7 +111,8 @@ private:
                        const HiddenStates &choose);
   std::vector<float> refitDown(const Layer &layer, const RowFit &rows,
                                const LayerText &fit, const LayerText &choose,
-                               CalibratedLayer &figures);
+                               CalibratedLayer &figures,
+                               KeptProducts *products);
   void addCarry(const Layer &layer, const LayerText &text,
                 const TokenStream::Step &step);
   std::vector<float> readDown(uint64_t layer) const;

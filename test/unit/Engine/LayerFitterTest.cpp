@@ -54,13 +54,19 @@ struct RelativeErrors {
 };
 
 struct Bench {
-  explicit Bench(const std::filesystem::path &folder)
+  explicit Bench(const std::filesystem::path &folder, DType dtype = DType::F32)
       : checkpoint(Checkpoint::open(folder)),
         text(makeText(withFirst(someWindows(28, 100, 1, 90)),
                       withFirst(someWindows(3, 100, 101, 90)),
                       withFirst(someWindows(3, 100, 201, 90)), 1024)),
-        runner(checkpoint, runnerOptions(1024)),
+        runner(checkpoint, options(dtype)),
         fitter(checkpoint, runner, text.rowIds) {}
+
+  static EngineOptions options(DType dtype) {
+    EngineOptions options = runnerOptions(1024);
+    options.dtype = dtype;
+    return options;
+  }
 
   /// Behind the attention of layer 0.
   std::unique_ptr<HiddenStates> states(const TokenStream &stream) {
@@ -154,6 +160,35 @@ TEST(LayerFitter, ErrorsFromBelowAreTakenBackInPart) {
   const double none = errorWith(0), half = errorWith(0.5);
   EXPECT_LT(half, 0.99 * none);
   EXPECT_EQ(errorWith(LayerFitOptions().carry), half);
+}
+
+/// Behind the FFN of layer 0 as converted, on the text that it was fitted to.
+std::vector<float> propagated(Bench &bench, const LayerFitOptions &options) {
+  const auto fit = bench.states(bench.text.fit);
+  const auto choose = bench.states(bench.text.choose);
+  const LayerFit layer = bench.fitter.fit(0, {*fit}, {*choose}, options);
+  EXPECT_EQ(layer.products.has_value(), options.keepsProducts);
+  bench.fitter.propagate(layer, *fit, options, /*leaveOneOut=*/true);
+  std::vector<float> result;
+  for (const TokenStream::Step &step : bench.text.fit.steps)
+    result.insert(result.end(), fit->at(step),
+                  fit->at(step) + step.count * kHidden);
+  return result;
+}
+
+TEST(LayerFitter, KeptProductsGiveTheSameBits) {
+  for (DType dtype : {DType::F32, DType::BF16})
+    for (int64_t rank : {0, 4}) {
+      Bench bench(goldenFolder("llama_gqa"), dtype);
+      LayerFitOptions options;
+      options.rank = rank;
+      options.keepsMatrix.assign(bench.text.rowIds.size(), 0);
+      options.keepsMatrix[3] = 1;
+      const std::vector<float> computed = propagated(bench, options);
+      options.keepsProducts = true;
+      EXPECT_EQ(propagated(bench, options), computed)
+          << dtypeName(dtype) << ", rank " << rank;
+    }
 }
 
 } // namespace

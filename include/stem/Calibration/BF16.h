@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef STEM_LIB_CALIBRATION_BF16_H
-#define STEM_LIB_CALIBRATION_BF16_H
+#ifndef STEM_CALIBRATION_BF16_H
+#define STEM_CALIBRATION_BF16_H
 
 #include <bit>
 #include <cstdint>
@@ -21,6 +21,10 @@ inline uint16_t roundToBF16(float value) {
   return static_cast<uint16_t>(isNan ? (bits >> 16) | 0x40 : rounded >> 16);
 }
 
+inline float widenBF16(uint16_t value) {
+  return std::bit_cast<float>(static_cast<uint32_t>(value) << 16);
+}
+
 } // namespace stem
 
-#endif // STEM_LIB_CALIBRATION_BF16_H
+#endif // STEM_CALIBRATION_BF16_H
