@@ -35,6 +35,11 @@ LowRankTerm::LowRankTerm(stem_context *context, int64_t ffn, int64_t hidden,
       aValues(std::move(a)), bValues(std::move(b)),
       packedA(pack(aValues, rank, ffn)), packedB(pack(bValues, hidden, rank)) {}
 
+int64_t LowRankTerm::bytes(int64_t ffn, int64_t hidden, int64_t rank) {
+  return rank * (ffn + hidden) * int64_t(sizeof(float)) +
+         packedBytes(STEM_F32, rank, ffn) + packedBytes(STEM_F32, hidden, rank);
+}
+
 void LowRankTerm::apply(const float *h, int64_t count, float *out) const {
   parallelFor(context, (count + kTile - 1) / kTile, [&](int64_t task) {
     int64_t first = task * kTile, m = std::min(kTile, count - first);

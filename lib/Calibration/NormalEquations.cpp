@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "stem/Calibration/NormalEquations.h"
+#include "Sizes.h"
 #include "SpdFactor.h"
 #include "stem/Runtime/Parallel.h"
 #include "stem/Support/Error.h"
@@ -24,6 +25,12 @@ NormalEquations::NormalEquations(stem_context *context, int64_t ffn,
                                  stem_dtype products)
     : context(context), ffn(ffn), hidden(hidden), name(std::move(name)),
       sums(context, ffn, hidden, products) {}
+
+int64_t NormalEquations::solveBytes(int64_t ffn, int threads) {
+  // Right-hand sides on each thread, and a block of the factorisation.
+  return checkedSize("the refit of W_down",
+                     {ffn, int64_t(sizeof(double)), threads + 2, solveColumns});
+}
 
 void NormalEquations::finish() {
   sums.finish();

@@ -136,7 +136,8 @@ class MemoryTest(ModelTest):
             self.assertEqual(result["engine"]["compile_cached"], cached)
             plan = result["engine"]["plan"]
             self.assertEqual(plan["total"], sum(
-                plan[key] for key in ("weights", "tables", "arena", "cache")))
+                plan[key] for key in ("weights", "tables", "arena", "cache",
+                                      "logits")))
             self.assertLess(peak, plan["total"] + allowance,
                             f"cached: {cached}, plan: {plan}")
 

@@ -9,6 +9,7 @@
 
 #include "CalibrationSources.h"
 #include "CommandLine.h"
+#include "EngineMemory.h"
 #include "Progress.h"
 #include "RankBudget.h"
 
@@ -46,6 +47,13 @@ EngineOptions runnerOptions(const CalibrationArguments &arguments) {
   options.maxPositions = arguments.text.window;
   options.maxStepTokens = arguments.text.maxStepTokens;
   options.maxSequences = options.maxStepTokens / 64;
+  return options;
+}
+
+/// For text that the model writes.
+EngineOptions writerOptions(const CalibrationArguments &arguments) {
+  EngineOptions options = arguments.engine;
+  options.memory = arguments.memory;
   return options;
 }
 
@@ -95,13 +103,15 @@ Calibration::Calibration(const Checkpoint &checkpoint,
     : checkpoint(checkpoint),
       arguments(checked(arguments, checkpoint.config())),
       text(gatherCalibrationText(checkpoint, this->arguments.text,
-                                 this->arguments.engine)),
+                                 writerOptions(this->arguments))),
       selected(chooseSelected()),
-      runner(checkpoint, runnerOptions(this->arguments)) {
+      runner(checkpoint, runnerOptions(this->arguments)),
+      sizes(calibrationSizes(checkpoint.config(), text, runner, mostRank())),
+      plan(makePlan()) {
   if (!runner.report().dtypeNote.empty())
     printNote(runner.report().dtypeNote);
-  calibrator = std::make_unique<Calibrator>(checkpoint, runner, text,
-                                            options(makePlan()));
+  calibrator =
+      std::make_unique<Calibrator>(checkpoint, runner, text, options());
 }
 
 std::vector<int32_t> Calibration::chooseSelected() const {
@@ -133,7 +143,7 @@ double Calibration::selectedShare() const {
   return static_cast<double>(taken) / static_cast<double>(tokens);
 }
 
-CalibrationOptions Calibration::options(const CalibrationPlan &plan) const {
+CalibrationOptions Calibration::options() const {
   CalibrationOptions options;
   options.fit.isOneRow = arguments.isOneRow;
   if (!selected.empty())
@@ -154,27 +164,28 @@ int64_t Calibration::mostRank() const {
 }
 
 /// Says what is about to be held, and refuses what does not fit.
-CalibrationPlan Calibration::makePlan() const {
-  const int64_t available = memoryStatus().available;
-  int64_t bound = available < 0 ? INT64_MAX : available;
-  if (arguments.memory > 0)
-    bound = static_cast<int64_t>(
-        std::min(static_cast<uint64_t>(bound), arguments.memory));
-  const CalibrationPlan plan = planCalibration(
-      checkpoint.config(), calibrationSizes(text, runner, mostRank()), bound);
-  printPlan(plan);
-  if (plan.total() <= bound)
-    return plan;
-  const std::string most = formatBytes(static_cast<double>(bound));
-  fail("{}: the calibration takes {}, but {}; fewer --calibrate-tokens make "
-       "the rows smaller, --dtype=bf16 the weights",
-       checkpoint.path().string(), plan.describe(),
-       static_cast<uint64_t>(bound) == arguments.memory
-           ? "--memory allows " + most
-           : most + " are available");
+CalibrationPlan Calibration::makePlan() {
+  const MemoryBound bound(arguments.memory);
+  sizes.program = bound.held;
+  sizes.before = bound.most;
+  const CalibrationPlan result =
+      planCalibration(checkpoint.config(), sizes, bound.bytes);
+  printPlan(result);
+  const std::string name = checkpoint.path().string();
+  bound.require(
+      result.total(),
+      fmt::format("{}: the calibration takes {}", name, result.describe()),
+      "fewer --calibrate-tokens make the rows smaller, --dtype=bf16 "
+      "the weights");
+  if (bound.isLimit && bound.most > bound.bytes)
+    fail("{}: reading the text and compiling took {}, but --memory allows {}; "
+         "give shorter files, or more",
+         name, formatBytes(static_cast<double>(bound.most)),
+         formatBytes(static_cast<double>(bound.bytes)));
+  return result;
 }
 
-void Calibration::printPlan(const CalibrationPlan &plan) const {
+void Calibration::printPlan(const CalibrationPlan &result) const {
   printStderr("calibration: {} tokens to fit, {} to choose, {} to check, in "
               "windows of {}{}, {} different ids; a converted layer is {} "
               "passes over the first; {}\n",
@@ -183,16 +194,16 @@ void Calibration::printPlan(const CalibrationPlan &plan) const {
               arguments.text.window == CalibrationTextOptions().window
                   ? ""
                   : " (the model's context)",
-              text.rowIds.size(), fitPasses(mostRank()), plan.describe());
+              text.rowIds.size(), fitPasses(mostRank()), result.describe());
 }
 
 void Calibration::printEstimate(uint64_t converted, bool measuresLayers) const {
-  const CalibrationSizes sizes = calibrationSizes(text, runner, mostRank());
   CalibrationWork work;
   work.layers = static_cast<int64_t>(checkpoint.config().layerCount());
   work.converted = static_cast<int64_t>(converted);
   work.measuresLayers = measuresLayers || arguments.flops > 0;
-  work.sample = std::min(sizes.fit, CalibrationOptions().sensitivityTokens);
+  work.sample =
+      std::min(text.fit.places(), CalibrationOptions().sensitivityTokens);
   const double seconds =
       estimateSeconds(sizes, work, calibrator->secondsPerPlace());
   printStderr("calibration: about {} for {} layers{}\n", formatSeconds(seconds),
@@ -256,6 +267,7 @@ void Calibration::convert(
     const std::vector<LayerChoice> &layers,
     const std::function<void(const ConvertedLayer &)> &onLayer) {
   const Stopwatch watch;
+  trimHeap(); // of what the new folder's files were made of
   denseLosses = calibrator->denseLosses();
   denseLoss = meanLoss(text.check, denseLosses);
   requireFiniteDense(denseLoss, checkpoint);
@@ -372,8 +384,8 @@ Json Calibration::coverageByCount() const {
   return json;
 }
 
-Json Calibration::seconds() const {
-  Json json = {{"convert_seconds", convertSeconds}};
+Json Calibration::ofThisRun() const {
+  Json json = {{"plan", plan.json()}, {"convert_seconds", convertSeconds}};
   if (sensitivities)
     json["sensitivity_seconds"] = sensitivitySeconds;
   if (arguments.flops > 0)

@@ -29,7 +29,7 @@ struct CalibrationArguments {
   bool isOneRow = false; ///< one row for all ids
   /// Ids that the text to fit holds fewer times keep the up-projection.
   int64_t denseBelow = 0;
-  uint64_t memory = 0; ///< bytes to keep within; 0: what is available
+  int64_t memory = 0; ///< bytes to keep within; 0: what is available
   std::filesystem::path spillFolder; ///< for what is beyond them
   EngineOptions engine;
 };
@@ -62,7 +62,8 @@ public:
 
   /// What the folder and --json say of it; the same in every run.
   Json summary() const;
-  Json seconds() const;
+  /// What --json says beside it.
+  Json ofThisRun() const;
   void print() const;
 
 private:
@@ -70,9 +71,9 @@ private:
   std::vector<int32_t> chooseSelected() const;
   double selectedShare() const;
   int64_t mostRank() const;
-  CalibrationPlan makePlan() const;
-  void printPlan(const CalibrationPlan &plan) const;
-  CalibrationOptions options(const CalibrationPlan &plan) const;
+  CalibrationPlan makePlan();
+  void printPlan(const CalibrationPlan &result) const;
+  CalibrationOptions options() const;
   Json perplexityByText() const;
   Json coverageByCount() const;
 
@@ -81,6 +82,8 @@ private:
   CalibrationText text;
   std::vector<int32_t> selected;
   LayerRunner runner;
+  CalibrationSizes sizes;
+  CalibrationPlan plan;
   std::unique_ptr<Calibrator> calibrator;
   std::optional<Calibrator::Sensitivities> sensitivities;
   std::vector<CalibratedLayer> figures;

@@ -8,7 +8,10 @@
 #include "CalibrationPlan.h"
 
 #include "EngineMemory.h"
+#include "EngineWeights.h"
 #include "LayerFitter.h"
+#include "TableRows.h"
+#include "TensorCopy.h"
 
 #include "stem/Support/Format.h"
 
@@ -17,7 +20,8 @@
 
 using namespace stem;
 
-CalibrationSizes stem::calibrationSizes(const CalibrationText &text,
+CalibrationSizes stem::calibrationSizes(const ModelConfig &config,
+                                        const CalibrationText &text,
                                         const LayerRunner &runner,
                                         int64_t rank) {
   const MemoryPlan &runs = runner.report().plan;
@@ -31,11 +35,14 @@ CalibrationSizes stem::calibrationSizes(const CalibrationText &text,
   sizes.oneLayerWeights = runner.oneLayerWeights();
   sizes.step = sumOfBytes({runs.arena, runs.cache, runs.tables});
   sizes.stepTokens = runner.maxStepTokens();
+  sizes.threads = runner.report().threads;
+  sizes.files = std::max({readingBytes(config, sizes.threads), copyingBytes,
+                          rowWritingBytes(config)});
   return sizes;
 }
 
 int64_t CalibrationPlan::total() const {
-  return sumOfBytes({weights, states, rows, work, steps});
+  return sumOfBytes({program, weights, states, rows, work, steps, files});
 }
 
 std::string CalibrationPlan::describe() const {
@@ -44,13 +51,22 @@ std::string CalibrationPlan::describe() const {
   };
   std::string text = fmt::format(
       "hidden states {}, rows of a layer {}, its fits {}, weights {}{}, steps "
-      "{}; {} in all",
+      "{}, files {}, the program so far {}; {} in all",
       bytes(states), bytes(rows), bytes(work), bytes(weights),
-      isOneLayerHeld ? " (a layer at a time)" : "", bytes(steps),
-      bytes(total()));
+      isOneLayerHeld ? " (a layer at a time)" : "", bytes(steps), bytes(files),
+      bytes(program), bytes(total()));
+  if (before > total())
+    text += fmt::format(", after {} for the text", bytes(before));
   if (spill > 0)
     text += fmt::format(", and {} of hidden states in a file", bytes(spill));
   return text;
+}
+
+Json CalibrationPlan::json() const {
+  return {{"states", states},   {"rows", rows},     {"fits", work},
+          {"weights", weights}, {"steps", steps},   {"files", files},
+          {"program", program}, {"total", total()}, {"before", before},
+          {"spill", spill}};
 }
 
 CalibrationPlan stem::planCalibration(const ModelConfig &config,
@@ -61,14 +77,20 @@ CalibrationPlan stem::planCalibration(const ModelConfig &config,
   const int64_t states = (2 * (sizes.fit + sizes.choose) + sizes.check) * d *
                          int64_t(sizeof(float));
   CalibrationPlan plan;
+  plan.program = sizes.program;
+  plan.before = sizes.before;
+  plan.files = sizes.files;
   plan.weights = sizes.weights;
   plan.states = states;
   plan.rows = LayerFitter::rowBytes(config, sizes.ids);
-  plan.work = LayerFitter::workBytes(config, sizes.rank, sizes.choose);
+  plan.work =
+      LayerFitter::workBytes(config, sizes.rank, sizes.choose, sizes.threads);
   plan.steps = sumOfBytes(
       {sizes.step, LayerFitter::stepBytes(config, sizes.stepTokens)});
   if (plan.total() > bound) {
-    plan.states = 0;
+    // A step of two streams: one of them is copied, or taken from the other.
+    plan.states =
+        std::min(states, 2 * sizes.stepTokens * d * int64_t(sizeof(float)));
     plan.spill = states;
   }
   if (plan.total() > bound) {

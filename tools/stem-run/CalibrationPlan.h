@@ -8,6 +8,8 @@
 #ifndef STEM_TOOLS_STEM_RUN_CALIBRATIONPLAN_H
 #define STEM_TOOLS_STEM_RUN_CALIBRATIONPLAN_H
 
+#include "Json.h"
+
 #include "stem/Model/ModelConfig.h"
 
 #include <cstdint>
@@ -26,30 +28,40 @@ struct CalibrationSizes {
   /// Bytes of the compiled parts: weights of all layers, and of the largest
   /// one with what belongs to no layer; what a step takes, and its tokens.
   int64_t weights = 0, oneLayerWeights = 0, step = 0, stepTokens = 0;
+  int64_t files = 0; ///< what is read and written at a time
+  int threads = 1;
+  /// What the process holds now, its code and the text among it, and what it
+  /// held at most, while the model wrote text for example.
+  int64_t program = 0, before = 0;
 };
 
-CalibrationSizes calibrationSizes(const CalibrationText &text,
+CalibrationSizes calibrationSizes(const ModelConfig &config,
+                                  const CalibrationText &text,
                                   const LayerRunner &runner, int64_t rank);
 
 /// Bytes by purpose, known before they are allocated; the most that is held at
 /// once.
 struct CalibrationPlan {
   int64_t weights = 0;
-  int64_t states = 0; ///< hidden states of all parts, where they are in memory
+  int64_t states = 0; ///< hidden states, of a file what a step maps of them
   int64_t rows = 0;   ///< sums of the layer in work, and the ids' embeddings
   int64_t work = 0;   ///< the largest of its fits: prior, low-rank term, W_down
   int64_t steps = 0;
+  int64_t files = 0;           ///< what is read and written at a time
+  int64_t program = 0;         ///< and what else is held already
+  int64_t before = 0;          ///< not in the sum: the most held until now
   int64_t spill = 0;           ///< hidden states in a file
   bool isOneLayerHeld = false; ///< weights are read again in each pass
 
   int64_t total() const; ///< memory; INT64_MAX where the sum is beyond it
   std::string describe() const;
+  Json json() const;
 };
 
-/// The plan that takes least from the disk within `bound` bytes: hidden states
-/// go to a file only when all does not fit, and weights are read again only
-/// when that does not help enough. What does not fit either is left to the
-/// caller to refuse.
+/// The plan that takes least from the disk within `bound` bytes, those held
+/// already among them: hidden states go to a file only when all does not fit,
+/// and weights are read again only when that does not help enough. What does
+/// not fit either is left to the caller to refuse.
 CalibrationPlan planCalibration(const ModelConfig &config,
                                 const CalibrationSizes &sizes, int64_t bound);
 

@@ -427,8 +427,7 @@ void Convert::writeRows(const TensorInfo &table, TableRows &rows,
                         const std::function<void(uint64_t)> &onBytes) {
   const uint64_t vocab = checkpoint.config().vocabSize;
   const uint64_t f = checkpoint.config().intermediateSize;
-  // 8 MB of f32, and enough rows to keep the threads busy.
-  const uint64_t step = std::min(std::max<uint64_t>((2 << 20) / f, 64), vocab);
+  const uint64_t step = rowsAtATime(checkpoint.config());
   std::vector<float> values(step * f);
   std::vector<std::byte> bytes(dtypeBytes(rowType, step * f).value());
   for (uint64_t row = 0; row < vocab; row += step) {
@@ -528,7 +527,7 @@ Json Convert::result(const ModelCost &before, const ModelCost &after,
                {"peak_bytes", memoryStatus().peakResident}});
   if (isCalibrated()) {
     json["calibration"] = calibration->summary();
-    json["calibration"].update(calibration->seconds());
+    json["calibration"].update(calibration->ofThisRun());
   }
   return json;
 }

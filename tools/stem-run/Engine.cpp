@@ -126,9 +126,10 @@ std::string describePlan(const MemoryPlan &plan) {
     return formatBytes(static_cast<double>(count));
   };
   return fmt::format("memory: weights {}, tables {}, key-value cache up to {}, "
-                     "step arena {}; {} in all",
+                     "step arena {}, logits {}; {} in all",
                      bytes(plan.weights), bytes(plan.tables), bytes(plan.cache),
-                     bytes(plan.arena), bytes(plan.total()));
+                     bytes(plan.arena), bytes(plan.logits),
+                     bytes(plan.total()));
 }
 
 } // namespace
@@ -140,6 +141,7 @@ struct Engine::Impl : EntryRunner {
   void compileModel(const Checkpoint &checkpoint);
   void plan();
   void allocate(const Checkpoint &checkpoint);
+  int64_t vocabSize() const { return static_cast<int64_t>(config.vocabSize); }
   stem_kv_options modelCache() const;
   Step newStep() const { return {context.get(), cache.get()}; }
   void run(const stem_entry &entry, Step &step, float *output,
@@ -163,7 +165,7 @@ struct Engine::Impl : EntryRunner {
 };
 
 int64_t MemoryPlan::total() const {
-  return sumOfBytes({weights, tables, arena, cache});
+  return sumOfBytes({weights, tables, arena, cache, logits});
 }
 
 //===----------------------------------------------------------------------===//
@@ -224,13 +226,20 @@ void Engine::Impl::plan() {
                 arenaBytes(*decode, options.maxSequences, options.maxSequences,
                            report.threads)});
   report.plan.cache = cacheBytes(modelCache());
+  if (__builtin_mul_overflow(options.maxSequences,
+                             vocabSize() * int64_t(sizeof(float)),
+                             &report.plan.logits))
+    report.plan.logits = INT64_MAX;
   const std::string text = describePlan(report.plan);
   if (options.onPlan)
     options.onPlan(text);
-  requireMemory(report.plan.total(), fmt::format("{}: {}", name, text),
-                "--dtype=bf16 halves the weights and the cache of f32, a "
-                "shorter context (--ctx, -n) or fewer prompts make the cache "
-                "smaller");
+  const MemoryBound bound(options.memory);
+  bound.require(
+      sumOfBytes({bound.held, report.plan.total(),
+                  readingBytes(config, report.threads)}),
+      fmt::format("{}: {}", name, text),
+      "--dtype=bf16 halves the weights and the cache of f32, a shorter context "
+      "(--ctx, -n) or fewer prompts make the cache smaller");
 }
 
 void Engine::Impl::allocate(const Checkpoint &checkpoint) {
@@ -259,9 +268,7 @@ Engine::Engine(std::unique_ptr<Impl> impl) : impl(std::move(impl)) {}
 Engine::~Engine() = default;
 
 const EngineReport &Engine::report() const { return impl->report; }
-int64_t Engine::vocabSize() const {
-  return static_cast<int64_t>(impl->config.vocabSize);
-}
+int64_t Engine::vocabSize() const { return impl->vocabSize(); }
 int64_t Engine::maxPositions() const { return impl->options.maxPositions; }
 
 //===----------------------------------------------------------------------===//
@@ -270,7 +277,7 @@ int64_t Engine::maxPositions() const { return impl->options.maxPositions; }
 
 void Engine::Impl::checkIds(std::span<const int32_t> ids, const char *what,
                             std::optional<int32_t> ignored) const {
-  int64_t bound = static_cast<int64_t>(config.vocabSize);
+  int64_t bound = vocabSize();
   for (size_t i = 0; i < ids.size(); ++i)
     if (ids[i] != ignored && (ids[i] < 0 || ids[i] >= bound))
       fail("{} {} at position {} is outside the model's vocabulary of {} ids "

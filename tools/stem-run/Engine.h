@@ -36,6 +36,7 @@ struct EngineOptions {
   int64_t maxPositions = 0; ///< of one sequence; 0: the model's own
   int64_t maxSequences = 1;
   int64_t maxStepTokens = 2048; ///< longest prefill or score step
+  int64_t memory = 0; ///< that the process keeps within; 0: what is available
   /// Called with the printed memory plan before anything large is allocated.
   std::function<void(const std::string &)> onPlan;
 };
@@ -55,6 +56,7 @@ struct MemoryPlan {
   int64_t tables = 0;
   int64_t arena = 0;
   int64_t cache = 0;     ///< key-value cache when every position is used
+  int64_t logits = 0;    ///< a row for each sequence
   int64_t total() const; ///< INT64_MAX where the sum is beyond it
 };
 

@@ -11,6 +11,8 @@
 #include "stem/Support/Error.h"
 #include "stem/Support/Format.h"
 
+#include <malloc.h>
+
 using namespace stem;
 
 int64_t stem::sumOfBytes(std::initializer_list<int64_t> parts) {
@@ -21,10 +23,31 @@ int64_t stem::sumOfBytes(std::initializer_list<int64_t> parts) {
   return sum;
 }
 
-void stem::requireMemory(int64_t bytes, const std::string &plan,
-                         const std::string &advice) {
-  int64_t available = memoryStatus().available;
-  if (available >= 0 && bytes > available)
-    fail("{}, but {} are available; {}", plan,
-         formatBytes(static_cast<double>(available)), advice);
+void stem::trimHeap() { malloc_trim(0); }
+
+MemoryBound::MemoryBound(int64_t limit) {
+  trimHeap();
+  const MemoryStatus status = memoryStatus();
+  held = status.resident;
+  most = status.peakResident;
+  bytes =
+      status.available < 0 ? INT64_MAX : sumOfBytes({held, status.available});
+  isLimit = limit > 0 && limit <= bytes;
+  if (isLimit)
+    bytes = limit;
+}
+
+void MemoryBound::require(int64_t wanted, const std::string &plan,
+                          const std::string &advice) const {
+  if (wanted <= bytes)
+    return;
+  const auto text = [](int64_t count) {
+    return formatBytes(static_cast<double>(count));
+  };
+  fail("{}, but {}; {}", plan,
+       isLimit ? fmt::format("--memory allows {}, of which the program holds "
+                             "{}",
+                             text(bytes), text(held))
+               : text(bytes - held) + " are available",
+       advice);
 }

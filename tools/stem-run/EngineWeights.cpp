@@ -161,6 +161,15 @@ void stem::loadParameter(const TensorSource &source, const std::string &key,
     loadPlain(source, info, argument.dtype, target, context);
 }
 
+int64_t stem::readingBytes(const ModelConfig &config, int threads) {
+  const int64_t widest = static_cast<int64_t>(
+      std::max(config.hiddenSize, config.intermediateSize));
+  const int64_t rows = rowsPerTask(widest) * widest * int64_t(sizeof(float));
+  // What a source gives back with a range, see MappedFile.
+  constexpr int64_t window = 2 << 20;
+  return threads * (2 * rows + 2 * window);
+}
+
 EngineWeights::EngineWeights(std::span<const stem_entry *const> entries,
                              std::span<const stem_table_info> tableInfos)
     : tables(tableInfos.begin(), tableInfos.end()) {

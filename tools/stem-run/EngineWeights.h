@@ -29,6 +29,10 @@ void loadParameter(const TensorSource &source, const std::string &key,
                    const stem_argument &argument, std::byte *target,
                    stem_context *context);
 
+/// What reading weights holds beside them for a while: on each thread the rows
+/// of a task and the pages of files that they lie in.
+int64_t readingBytes(const ModelConfig &config, int threads);
+
 /// The parameters and tables that a compiled module asks for, in one piece of
 /// memory. A tensor that is read packed and plain is held in both forms.
 class EngineWeights {

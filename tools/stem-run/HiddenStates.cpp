@@ -102,5 +102,9 @@ void HiddenStates::leave(const TokenStream::Step &step) const {
 }
 
 void HiddenStates::copyFrom(const HiddenStates &other) {
-  std::copy_n(other.values, tokens.places() * width, values);
+  for (const TokenStream::Step &step : tokens.steps) {
+    std::copy_n(other.at(step), step.count * width, at(step));
+    other.leave(step);
+    leave(step);
+  }
 }

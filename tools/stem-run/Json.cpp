@@ -63,6 +63,7 @@ Json stem::engineJson(const EngineReport &report) {
             {"tables", report.plan.tables},
             {"arena", report.plan.arena},
             {"cache", report.plan.cache},
+            {"logits", report.plan.logits},
             {"total", report.plan.total()}}}};
 }
 

@@ -62,7 +62,8 @@ LayerFitter::LayerFitter(const Checkpoint &checkpoint, LayerRunner &runner,
 int64_t LayerFitter::stepBytes(const ModelConfig &config, int64_t stepTokens) {
   const int64_t d = static_cast<int64_t>(config.hiddenSize);
   const int64_t f = static_cast<int64_t>(config.intermediateSize);
-  return stepTokens * (3 * d + 5 * f) * int64_t(sizeof(float));
+  // One d: what a layer gives, of the caller.
+  return stepTokens * (4 * d + 5 * f) * int64_t(sizeof(float));
 }
 
 int64_t LayerFitter::rowBytes(const ModelConfig &config, int64_t ids) {
@@ -73,20 +74,24 @@ int64_t LayerFitter::rowBytes(const ModelConfig &config, int64_t ids) {
 }
 
 int64_t LayerFitter::workBytes(const ModelConfig &config, int64_t rank,
-                               int64_t choose) {
+                               int64_t choose, int threads) {
   const int64_t number = sizeof(float);
   const int64_t d = static_cast<int64_t>(config.hiddenSize);
   const int64_t f = static_cast<int64_t>(config.intermediateSize);
+  const int64_t solve = NormalEquations::solveBytes(f, threads);
   // Products and targets of `choose`; the best update, the one that is tried,
-  // W_down with it, and the same packed.
+  // and two of them packed.
   const int64_t refit =
-      sumOfBytes({NormalEquations::bytes(f, d), choose * (f + d) * number,
-                  4 * d * f * number});
+      sumOfBytes({NormalEquations::bytes(f, d), solve,
+                  choose * (f + d) * number, 4 * d * f * number});
+  if (rank == 0)
+    return std::max(RowFit::fitBytes(f, d), refit);
   const int64_t lowRank =
-      rank > 0 ? sumOfBytes({LowRankFit::bytes(f, d),
-                             LowRankFit::solutionBytes(f, d), d * f * number})
-               : 0;
-  return std::max({RowFit::fitBytes(f, d), lowRank, refit});
+      sumOfBytes({LowRankFit::bytes(f, d), LowRankFit::solutionBytes(f, d),
+                  solve, 2 * d * f * number}); // W_down, read from its file
+  // The term stays.
+  return sumOfBytes({std::max({RowFit::fitBytes(f, d), lowRank, refit}),
+                     LowRankTerm::bytes(f, d, rank)});
 }
 
 void LayerFitter::readEmbeddings() {
@@ -95,10 +100,10 @@ void LayerFitter::readEmbeddings() {
   for (size_t begin = 0, end; begin < ids.size(); begin = end) {
     for (end = begin + 1; end < ids.size() && ids[end] == ids[end - 1] + 1;)
       ++end;
-    checkpoint.tensors().readF32(name, static_cast<uint64_t>(ids[begin]),
-                                 end - begin, out + begin * d);
+    const uint64_t first = static_cast<uint64_t>(ids[begin]);
+    checkpoint.tensors().readF32(name, first, end - begin, out + begin * d);
+    checkpoint.tensors().release(name, first, end - begin);
   }
-  checkpoint.tensors().release(name);
 }
 
 void LayerFitter::taps(const Layer &layer, const HiddenStates &states,
@@ -243,8 +248,9 @@ void LayerFitter::chooseShrinkage(const Layer &layer, RowFit &rows,
 
 std::vector<float> LayerFitter::readDown(uint64_t layer) const {
   std::vector<float> down(static_cast<size_t>(d * f));
-  checkpoint.tensors().readF32(checkpoint.weights().layers[layer].downProj, 0,
-                               static_cast<uint64_t>(d), down.data());
+  const std::string &name = checkpoint.weights().layers[layer].downProj;
+  checkpoint.tensors().readF32(name, 0, static_cast<uint64_t>(d), down.data());
+  checkpoint.tensors().release(name);
   return down;
 }
 

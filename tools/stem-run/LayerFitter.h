@@ -76,7 +76,7 @@ public:
   static int64_t stepBytes(const ModelConfig &config, int64_t stepTokens);
   static int64_t rowBytes(const ModelConfig &config, int64_t ids);
   static int64_t workBytes(const ModelConfig &config, int64_t rank,
-                           int64_t choose);
+                           int64_t choose, int threads);
 
   LayerFit fit(uint64_t layer, const LayerText &fit, const LayerText &choose,
                const LayerFitOptions &options);

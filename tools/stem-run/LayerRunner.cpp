@@ -99,9 +99,9 @@ void StagedRows::read(const TensorSource &source, const TensorInfo &table,
   std::byte *out = static_cast<std::byte *>(memory.data());
   for (int32_t id : distinct) {
     source.readRaw(table.name, static_cast<uint64_t>(id), 1, out);
+    source.release(table.name, static_cast<uint64_t>(id), 1);
     out += rowBytes(table);
   }
-  source.release(table.name);
   const int32_t dtype = table.dtype == DType::F32    ? STEM_F32
                         : table.dtype == DType::BF16 ? STEM_BF16
                                                      : STEM_F16;

@@ -22,6 +22,17 @@ using namespace stem;
 
 TableRows::~TableRows() = default;
 
+uint64_t stem::rowsAtATime(const ModelConfig &config) {
+  return std::min(std::max<uint64_t>((2 << 20) / config.intermediateSize, 64),
+                  config.vocabSize);
+}
+
+int64_t stem::rowWritingBytes(const ModelConfig &config) {
+  return static_cast<int64_t>(
+      rowsAtATime(config) * (3 * config.intermediateSize + config.hiddenSize) *
+      sizeof(float));
+}
+
 NormedEmbeddings::NormedEmbeddings(const Checkpoint &checkpoint, uint64_t layer)
     : source(checkpoint.tensors()), embedding(checkpoint.weights().embedding),
       width(checkpoint.config().hiddenSize),

@@ -26,6 +26,14 @@ public:
   virtual void fill(uint64_t first, uint64_t count, float *out) = 0;
 };
 
+/// Rows that are computed and written at a time: 8 MB of f32, and enough to
+/// keep the threads busy.
+uint64_t rowsAtATime(const ModelConfig &config);
+
+/// Bytes that this holds at most: the rows, those of them that come from
+/// elsewhere, the same as they are stored, and their ids' embeddings.
+int64_t rowWritingBytes(const ModelConfig &config);
+
 /// Embeddings as the layer's up-projection would see them with nothing else in
 /// the residual stream.
 class NormedEmbeddings {

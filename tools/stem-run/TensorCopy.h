@@ -63,6 +63,10 @@ private:
 
 using BytesDone = std::function<void(uint64_t)>;
 
+/// What a copy holds at most: 2^20 elements as they are read, in f64 or f32 and
+/// as they are written, and the pages around them.
+inline constexpr int64_t copyingBytes = int64_t(28) << 20;
+
 /// Streams one tensor into `writer`; memory does not depend on its size.
 /// `onBytes` hears of the bytes written, piece by piece.
 void copyTensor(const TensorSource &source, const TensorInfo &tensor,

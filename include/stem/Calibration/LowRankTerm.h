@@ -23,6 +23,8 @@ public:
   LowRankTerm(stem_context *context, int64_t ffn, int64_t hidden, int64_t rank,
               std::vector<float> a, std::vector<float> b);
 
+  static int64_t bytes(int64_t ffn, int64_t hidden, int64_t rank);
+
   /// h: count x hidden, out: count x ffn.
   void apply(const float *h, int64_t count, float *out) const;
 

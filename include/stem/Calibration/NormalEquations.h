@@ -29,10 +29,11 @@ public:
   NormalEquations(stem_context *context, int64_t ffn, int64_t hidden,
                   std::string name, stem_dtype products = STEM_F32);
 
-  /// What an object holds; solving takes a few MB more.
+  /// What an object holds, and what solving takes beside it.
   static int64_t bytes(int64_t ffn, int64_t hidden) {
     return GramSums::bytes(ffn, hidden);
   }
+  static int64_t solveBytes(int64_t ffn, int threads);
 
   /// z: count x ffn, target: count x hidden.
   void add(const float *z, const float *target, int64_t count) {

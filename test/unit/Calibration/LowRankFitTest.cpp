@@ -7,6 +7,7 @@
 
 #include "stem/Calibration/LowRankFit.h"
 #include "TestSupport.h"
+#include "stem/Calibration/LowRankTerm.h"
 
 #include <Eigen/Eigenvalues>
 #include <Eigen/SVD>
@@ -228,6 +229,9 @@ TEST(LowRankFit, NotFiniteOrSingular) {
 TEST(LowRankFit, Bytes) {
   EXPECT_GT(LowRankFit::bytes(1536, 576), (576 * 576 + 576 * 1536) * 8);
   EXPECT_GT(LowRankFit::solutionBytes(1536, 576), 576 * 1536 * 8);
+  // Both factors as they are and packed, where B has 64 columns of 8.
+  EXPECT_EQ(LowRankTerm::bytes(1536, 576, 8),
+            (8 * (1536 + 576) + 8 * 1536 + 64 * 576) * 4);
   expectContains(errorOf([] { LowRankFit::bytes(0, 576); }), "a size is 0");
   expectContains(
       errorOf([] { LowRankFit::solutionBytes(int64_t(1) << 40, 1 << 24); }),

@@ -226,6 +226,10 @@ TEST(NormalEquations, Bytes) {
   int64_t bytes = NormalEquations::bytes(1536, 576);
   EXPECT_GT(bytes, totals);
   EXPECT_LT(bytes, totals + 1024 * (2 * 1536 + 576) * 5);
+  // Another 64 right-hand sides for another thread.
+  EXPECT_EQ(NormalEquations::solveBytes(1536, 3) -
+                NormalEquations::solveBytes(1536, 2),
+            1536 * 64 * 8);
   expectContains(errorOf([] { NormalEquations::bytes(int64_t(1) << 31, 1); }),
                  "does not fit 62 bits");
   expectContains(errorOf([] { NormalEquations::bytes(0, 1); }),

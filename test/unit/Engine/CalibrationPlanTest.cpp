@@ -33,6 +33,9 @@ CalibrationSizes sizesOf(int64_t layers, int64_t layer, int64_t embedding) {
   sizes.oneLayerWeights = 2 * (layer + 2 * embedding);
   sizes.step = 100'000'000;
   sizes.stepTokens = 2048;
+  sizes.files = 30'000'000;
+  sizes.program = 130'000'000;
+  sizes.before = 400'000'000;
   return sizes;
 }
 
@@ -64,8 +67,10 @@ TEST(CalibrationPlan, Llama1B) {
   // Normal equations of W_down in f64.
   EXPECT_GT(plan.work, 8LL * 8192 * (8192 + 2048));
   EXPECT_LT(plan.work, 2 * GB);
-  EXPECT_EQ(plan.total(),
-            plan.weights + plan.states + plan.rows + plan.work + plan.steps);
+  EXPECT_EQ(plan.program, model.sizes.program);
+  EXPECT_EQ(plan.files, model.sizes.files);
+  EXPECT_EQ(plan.total(), plan.weights + plan.states + plan.rows + plan.work +
+                              plan.steps + plan.files + plan.program);
   EXPECT_LT(plan.total(), 8 * GB);
 }
 
@@ -76,7 +81,9 @@ TEST(CalibrationPlan, StatesSpillBeforeWeightsAreReadAgain) {
   const CalibrationPlan spilled =
       planCalibration(model.config, model.sizes, whole.total() - 1);
   EXPECT_EQ(spilled.spill, whole.states);
-  EXPECT_EQ(spilled.total(), whole.total() - whole.states);
+  // A step of two streams stays.
+  EXPECT_EQ(spilled.states, 2 * 2048 * 2048 * 4);
+  EXPECT_EQ(spilled.total(), whole.total() - whole.states + spilled.states);
   EXPECT_FALSE(spilled.isOneLayerHeld);
   const CalibrationPlan least =
       planCalibration(model.config, model.sizes, spilled.total() - 1);
@@ -122,6 +129,16 @@ TEST(CalibrationPlan, Estimate) {
   EXPECT_GT(seconds(), measured);
 }
 
+/// Text that the model wrote may have taken more than the calibration will.
+TEST(CalibrationPlan, WhatWasHeldBeforeIsSaidWhereItIsMore) {
+  Llama model;
+  CalibrationPlan plan = planCalibration(model.config, model.sizes, INT64_MAX);
+  EXPECT_EQ(plan.describe().find("for the text"), std::string::npos);
+  EXPECT_EQ(plan.json().at("before"), model.sizes.before);
+  plan.before = plan.total() + 1;
+  EXPECT_NE(plan.describe().find("for the text"), std::string::npos);
+}
+
 TEST(CalibrationPlan, SumsDoNotOverflow) {
   Qwen model;
   model.sizes.weights = model.sizes.oneLayerWeights = INT64_MAX - 1;
@@ -136,7 +153,8 @@ TEST(CalibrationPlan, SizesAreThoseOfTextAndRunner) {
       makeText(someWindows(28, 100, 1), someWindows(3, 100, 101),
                someWindows(2, 100, 201), 1024);
   LayerRunner runner(checkpoint, runnerOptions(1024));
-  const CalibrationSizes sizes = calibrationSizes(text, runner, 8);
+  const CalibrationSizes sizes =
+      calibrationSizes(checkpoint.config(), text, runner, 8);
   EXPECT_EQ(sizes.fit, 28 * 128);
   EXPECT_EQ(sizes.choose, 3 * 128);
   EXPECT_EQ(sizes.check, 2 * 128);
@@ -145,6 +163,8 @@ TEST(CalibrationPlan, SizesAreThoseOfTextAndRunner) {
   EXPECT_EQ(sizes.weights, runner.report().plan.weights);
   EXPECT_LT(sizes.oneLayerWeights, sizes.weights);
   EXPECT_EQ(sizes.stepTokens, 1024);
+  EXPECT_EQ(sizes.threads, runner.report().threads);
+  EXPECT_GT(sizes.files, 1 << 20);
 }
 
 } // namespace

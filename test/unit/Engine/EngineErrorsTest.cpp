@@ -132,12 +132,23 @@ TEST_F(EngineErrorsTest, PlanIsPrinted) {
   std::string plan;
   options.onPlan = [&](const std::string &text) { plan = text; };
   engine = makeEngine(goldenFolder("stem_llama"), options);
-  EXPECT_TRUE(hasAll(plan, {"weights", "tables", "key-value cache", "arena"}));
+  EXPECT_TRUE(hasAll(
+      plan, {"weights", "tables", "key-value cache", "arena", "logits"}));
   const MemoryPlan &parts = engine->report().plan;
   EXPECT_EQ(parts.tables, 2 * 96 * 80 * 4);
   EXPECT_GT(parts.weights, 0);
   EXPECT_GT(parts.arena, 0);
   EXPECT_GT(parts.cache, 0);
+  EXPECT_EQ(parts.logits, options.maxSequences * 96 * 4);
+}
+
+TEST_F(EngineErrorsTest, MoreThanTheLimitOfMemory) {
+  options.memory = 1'000'000;
+  EXPECT_ERROR(makeEngine(goldenFolder("stem_llama"), options), "weights",
+               "in all, but --memory allows 1 MB, of which the program holds ",
+               "--dtype=bf16");
+  options.memory = int64_t(1) << 40;
+  makeEngine(goldenFolder("stem_llama"), options);
 }
 
 } // namespace

@@ -122,14 +122,42 @@ TEST(EngineWeights, RefusesOtherTypesThanTheCheckpoints) {
 }
 
 TEST(MemoryPlan, SumStopsAtTheLargestNumber) {
-  EXPECT_EQ((MemoryPlan{1, 2, 3, 4}.total()), 10);
-  EXPECT_EQ((MemoryPlan{INT64_MAX, 1, 0, 0}.total()), INT64_MAX);
+  EXPECT_EQ((MemoryPlan{1, 2, 3, 4, 5}.total()), 15);
+  EXPECT_EQ((MemoryPlan{INT64_MAX, 1, 0, 0, 0}.total()), INT64_MAX);
 }
 
-TEST(MemoryPlan, MoreThanThereIsIsRefused) {
-  requireMemory(1, "the plan", "take less");
-  EXPECT_ERROR(requireMemory(INT64_MAX, "a: weights 9.2 EB", "take less"),
+TEST(MemoryBound, WhatIsAvailable) {
+  const MemoryBound bound(0);
+  EXPECT_FALSE(bound.isLimit);
+  EXPECT_GT(bound.held, 1 << 20);
+  EXPECT_GE(bound.most, bound.held);
+  EXPECT_GT(bound.bytes, bound.held);
+  bound.require(bound.bytes, "the plan", "take less");
+  EXPECT_ERROR(bound.require(INT64_MAX, "a: weights 9.2 EB", "take less"),
                "a: weights 9.2 EB, but ", "are available; take less");
+  EXPECT_FALSE(MemoryBound(INT64_MAX).isLimit);
+}
+
+/// Of all that the process holds.
+TEST(MemoryBound, WhatIsAllowed) {
+  const MemoryBound bound(1'000'000);
+  EXPECT_TRUE(bound.isLimit);
+  EXPECT_EQ(bound.bytes, 1'000'000);
+  bound.require(1'000'000, "the plan", "take less");
+  EXPECT_ERROR(
+      bound.require(1'000'001, "the plan", "take less"),
+      "the plan, but --memory allows 1 MB, of which the program holds ",
+      "; take less");
+}
+
+TEST(MemoryBound, HeapIsTrimmed) {
+  // Smaller than what is mapped for itself; the last one keeps the top.
+  std::vector<std::unique_ptr<std::vector<char>>> pieces;
+  for (int i = 0; i < 1000; ++i)
+    pieces.push_back(std::make_unique<std::vector<char>>(100'000, 1));
+  const int64_t full = memoryStatus().resident;
+  pieces.erase(pieces.begin(), pieces.end() - 1);
+  EXPECT_LT(MemoryBound(0).held, full - 90'000'000);
 }
 
 } // namespace

@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+# Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""convert --init=calibrated keeps within its plan of memory and within
+--memory, and gives the same folder whatever that is."""
+
+import json
+import os
+import random
+import shutil
+import string
+import unittest
+
+from e2e import ModelTest, Tensor, read_tensors, stem_run, write_tensors
+
+MB = 1_000_000
+VOCABULARY, WIDTH = 259 + 26 * 26, 2048
+
+
+def grow(folder):
+    """Gives the small model a token for each pair of letters and a wide FFN, so
+    that what a layer's rows and fits take shows beside the program."""
+    path = os.path.join(folder, "tokenizer.json")
+    with open(path) as file:
+        tokenizer = json.load(file)
+    model, letters = tokenizer["model"], string.ascii_lowercase
+    for first in letters:
+        for second in letters:
+            model["vocab"][first + second] = len(model["vocab"])
+            model["merges"].append(f"{first} {second}")
+    with open(path, "w") as file:
+        json.dump(tokenizer, file)
+    path = os.path.join(folder, "config.json")
+    with open(path) as file:
+        config = json.load(file)
+    before = config["intermediate_size"]
+    config.update(vocab_size=VOCABULARY, intermediate_size=WIDTH)
+    with open(path, "w") as file:
+        json.dump(config, file)
+    path = os.path.join(folder, "model.safetensors")
+    numbers, grown = random.Random(1), {}
+    for name, tensor in read_tensors(path).items():
+        shape = [{before: WIDTH, 259: VOCABULARY}.get(side, side)
+                 for side in tensor.shape]
+        if shape != tensor.shape:
+            tensor = Tensor(tensor.dtype, shape, numbers.choices(
+                tensor.values, k=shape[0] * shape[1]))
+        grown[name] = tensor
+    write_tensors(path, grown)
+
+
+def pairs_of_letters(words, seed):
+    numbers = random.Random(seed)
+    return " ".join("".join(numbers.choices(string.ascii_lowercase, k=2))
+                    for _ in range(words))
+
+
+class CalibrateMemoryTest(ModelTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.model = os.path.join(cls.folder, "grown")
+        shutil.copytree(cls.small, cls.model)
+        grow(cls.model)
+        cls.text = os.path.join(cls.folder, "text.txt")
+        with open(cls.text, "w") as file:
+            file.write(pairs_of_letters(9000, 1))
+
+    def convert(self, name, *options):
+        """The folder, the plan and what was said. The peak lies within the plan
+        and not far below it."""
+        # A folder that ends in a slash lies where it lies without.
+        out = self.path(name) + "/"
+        run = stem_run("convert", self.model, out, f"--calibrate={self.text}",
+                       "--calibrate-tokens=16384", "--dialogue-share=0",
+                       "--json", *options)
+        result = json.loads(run.stdout)
+        plan, peak = result["calibration"]["plan"], result["peak_bytes"]
+        parts = ("states", "rows", "fits", "weights", "steps", "files",
+                 "program")
+        self.assertEqual(plan["total"], sum(plan[part] for part in parts))
+        for part in parts:
+            self.assertGreater(plan[part], 0, part)
+        self.assertLessEqual(peak, max(plan["total"], plan["before"]), plan)
+        self.assertGreater(peak, plan["total"] - plan["files"] - 30 * MB, plan)
+        return out, plan, run.stderr
+
+    def assert_same_folder(self, a, b):
+        self.assertEqual(sorted(os.listdir(a)), sorted(os.listdir(b)))
+        for name in os.listdir(a):
+            with open(os.path.join(a, name), "rb") as one, \
+                    open(os.path.join(b, name), "rb") as other:
+                self.assertEqual(one.read(), other.read(), name)
+
+    def check_bounds(self, *options):
+        # The program takes less where the module is found compiled.
+        self.convert("compiled", "--layers=1")
+        whole, plan, said = self.convert("whole", *options)
+        self.assertEqual(plan["spill"], 0)
+        self.assertNotIn("in a file", said)
+        for name, words, absent in (
+                ("spilled", ["of hidden states in a file"],
+                 "a layer at a time"),
+                ("least", ["(a layer at a time)",
+                           "of hidden states in a file"], " 0 B")):
+            memory = plan["total"] - plan["states"] // 2
+            out, plan, said = self.convert(name, f"--memory={memory}", *options)
+            for word in words:
+                self.assertIn(word, said)
+            self.assertNotIn(absent, said)
+            self.assertGreater(plan["spill"], 0)
+            self.assertLessEqual(plan["total"], memory)
+            self.assert_same_folder(out, whole)
+        self.assertEqual([name for name in os.listdir(self.folder)
+                          if name.startswith(".")], [])
+
+    def test_bounds_with_sensitivities(self):
+        self.check_bounds("--layers=auto:1")
+
+    def test_bounds_with_a_low_rank_term(self):
+        self.check_bounds("--layers=1,4", "--mix-rank=8", "--dense-below=4")
+
+    def test_text_that_the_model_writes(self):
+        self.assert_fails(
+            ["memory: weights ", "--memory allows 10 MB, of which the program "
+             "holds", "the model writes text to calibrate on"],
+            "convert", self.small, self.path("out"), "--layers=1",
+            "--calibrate=self", "--memory=10MB")
+
+    def test_text_that_is_too_long_to_read(self):
+        text = self.write("text.jsonl", json.dumps(
+            {"text": pairs_of_letters(9000, 1), "notes": "n" * 100 * MB}))
+        self.assert_fails(
+            ["reading the text and compiling took ", "but --memory allows "
+             "230 MB", "shorter files"],
+            "convert", self.small, self.path("out"), "--layers=1",
+            f"--calibrate={text}", "--calibrate-tokens=8192",
+            "--dialogue-share=0", "--memory=230MB")
+
+
+if __name__ == "__main__":
+    unittest.main()
