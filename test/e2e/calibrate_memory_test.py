@@ -78,7 +78,8 @@ class CalibrateMemoryTest(ModelTest):
         plan, peak = result["calibration"]["plan"], result["peak_bytes"]
         parts = ("states", "rows", "fits", "weights", "steps", "files",
                  "program")
-        self.assertEqual(plan["total"], sum(plan[part] for part in parts))
+        self.assertEqual(plan["total"], plan["products"]
+                         + sum(plan[part] for part in parts))
         for part in parts:
             self.assertGreater(plan[part], 0, part)
         self.assertLessEqual(peak, max(plan["total"], plan["before"]), plan)
@@ -98,11 +99,17 @@ class CalibrateMemoryTest(ModelTest):
         whole, plan, said = self.convert("whole", *options)
         self.assertEqual(plan["spill"], 0)
         self.assertNotIn("in a file", said)
+        self.assertNotIn(" 0 B", said)
+        memory = plan["total"] - plan["products"] // 2
+        out, plan, said = self.convert("again", f"--memory={memory}", *options)
+        self.assertIn("its products 0 B", said)
+        self.assertNotIn("in a file", said)
+        self.assert_same_folder(out, whole)
         for name, words, absent in (
                 ("spilled", ["of hidden states in a file"],
                  "a layer at a time"),
                 ("least", ["(a layer at a time)",
-                           "of hidden states in a file"], " 0 B")):
+                           "of hidden states in a file"], "states 0 B")):
             memory = plan["total"] - plan["states"] // 2
             out, plan, said = self.convert(name, f"--memory={memory}", *options)
             for word in words:

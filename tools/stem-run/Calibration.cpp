@@ -146,6 +146,7 @@ double Calibration::selectedShare() const {
 CalibrationOptions Calibration::options() const {
   CalibrationOptions options;
   options.fit.isOneRow = arguments.isOneRow;
+  options.fit.keepsProducts = plan.products > 0;
   if (!selected.empty())
     for (int32_t id : text.rowIds)
       options.fit.keepsMatrix.push_back(

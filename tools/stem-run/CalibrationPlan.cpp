@@ -36,13 +36,15 @@ CalibrationSizes stem::calibrationSizes(const ModelConfig &config,
   sizes.step = sumOfBytes({runs.arena, runs.cache, runs.tables});
   sizes.stepTokens = runner.maxStepTokens();
   sizes.threads = runner.report().threads;
+  sizes.productType = runner.productType();
   sizes.files = std::max({readingBytes(config, sizes.threads), copyingBytes,
                           rowWritingBytes(config)});
   return sizes;
 }
 
 int64_t CalibrationPlan::total() const {
-  return sumOfBytes({program, weights, states, rows, work, steps, files});
+  return sumOfBytes(
+      {program, weights, states, rows, work, products, steps, files});
 }
 
 std::string CalibrationPlan::describe() const {
@@ -50,9 +52,9 @@ std::string CalibrationPlan::describe() const {
     return formatBytes(static_cast<double>(count));
   };
   std::string text = fmt::format(
-      "hidden states {}, rows of a layer {}, its fits {}, weights {}{}, steps "
-      "{}, files {}, the program so far {}; {} in all",
-      bytes(states), bytes(rows), bytes(work), bytes(weights),
+      "hidden states {}, rows of a layer {}, its fits {}, its products {}, "
+      "weights {}{}, steps {}, files {}, the program so far {}; {} in all",
+      bytes(states), bytes(rows), bytes(work), bytes(products), bytes(weights),
       isOneLayerHeld ? " (a layer at a time)" : "", bytes(steps), bytes(files),
       bytes(program), bytes(total()));
   if (before > total())
@@ -63,10 +65,10 @@ std::string CalibrationPlan::describe() const {
 }
 
 Json CalibrationPlan::json() const {
-  return {{"states", states},   {"rows", rows},     {"fits", work},
-          {"weights", weights}, {"steps", steps},   {"files", files},
-          {"program", program}, {"total", total()}, {"before", before},
-          {"spill", spill}};
+  return {{"states", states},     {"rows", rows},       {"fits", work},
+          {"products", products}, {"weights", weights}, {"steps", steps},
+          {"files", files},       {"program", program}, {"total", total()},
+          {"before", before},     {"spill", spill}};
 }
 
 CalibrationPlan stem::planCalibration(const ModelConfig &config,
@@ -87,6 +89,11 @@ CalibrationPlan stem::planCalibration(const ModelConfig &config,
       LayerFitter::workBytes(config, sizes.rank, sizes.choose, sizes.threads);
   plan.steps = sumOfBytes(
       {sizes.step, LayerFitter::stepBytes(config, sizes.stepTokens)});
+  plan.products = KeptProducts::bytes(
+      sizes.fit, static_cast<int64_t>(config.intermediateSize),
+      sizes.productType);
+  if (plan.total() > bound)
+    plan.products = 0;
   if (plan.total() > bound) {
     // A step of two streams: one of them is copied, or taken from the other.
     plan.states =

@@ -30,6 +30,7 @@ struct CalibrationSizes {
   int64_t weights = 0, oneLayerWeights = 0, step = 0, stepTokens = 0;
   int64_t files = 0; ///< what is read and written at a time
   int threads = 1;
+  stem_dtype productType = STEM_F32; ///< of the model's products
   /// What the process holds now, its code and the text among it, and what it
   /// held at most, while the model wrote text for example.
   int64_t program = 0, before = 0;
@@ -46,6 +47,7 @@ struct CalibrationPlan {
   int64_t states = 0; ///< hidden states, of a file what a step maps of them
   int64_t rows = 0;   ///< sums of the layer in work, and the ids' embeddings
   int64_t work = 0;   ///< the largest of its fits: prior, low-rank term, W_down
+  int64_t products = 0; ///< what enters a layer's W_down, where it is kept
   int64_t steps = 0;
   int64_t files = 0;           ///< what is read and written at a time
   int64_t program = 0;         ///< and what else is held already
@@ -59,7 +61,8 @@ struct CalibrationPlan {
 };
 
 /// The plan that takes least from the disk within `bound` bytes, those held
-/// already among them: hidden states go to a file only when all does not fit,
+/// already among them: products of a layer are computed again when there is no
+/// room for them, hidden states go to a file only when all does not fit,
 /// and weights are read again only when that does not help enough. What does
 /// not fit either is left to the caller to refuse.
 CalibrationPlan planCalibration(const ModelConfig &config,

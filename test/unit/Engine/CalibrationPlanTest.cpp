@@ -33,6 +33,7 @@ CalibrationSizes sizesOf(int64_t layers, int64_t layer, int64_t embedding) {
   sizes.oneLayerWeights = 2 * (layer + 2 * embedding);
   sizes.step = 100'000'000;
   sizes.stepTokens = 2048;
+  sizes.productType = STEM_BF16;
   sizes.files = 30'000'000;
   sizes.program = 130'000'000;
   sizes.before = 400'000'000;
@@ -69,15 +70,28 @@ TEST(CalibrationPlan, Llama1B) {
   EXPECT_LT(plan.work, 2 * GB);
   EXPECT_EQ(plan.program, model.sizes.program);
   EXPECT_EQ(plan.files, model.sizes.files);
+  EXPECT_EQ(plan.products, 44'000 * 8192LL * 2);
   EXPECT_EQ(plan.total(), plan.weights + plan.states + plan.rows + plan.work +
-                              plan.steps + plan.files + plan.program);
+                              plan.products + plan.steps + plan.files +
+                              plan.program);
   EXPECT_LT(plan.total(), 8 * GB);
+}
+
+TEST(CalibrationPlan, ProductsAreComputedAgainBeforeStatesSpill) {
+  Llama model;
+  const CalibrationPlan whole =
+      planCalibration(model.config, model.sizes, INT64_MAX);
+  const CalibrationPlan plan =
+      planCalibration(model.config, model.sizes, whole.total() - 1);
+  EXPECT_EQ(plan.products, 0);
+  EXPECT_EQ(plan.total(), whole.total() - whole.products);
+  EXPECT_EQ(plan.spill, 0);
 }
 
 TEST(CalibrationPlan, StatesSpillBeforeWeightsAreReadAgain) {
   Llama model;
-  const CalibrationPlan whole =
-      planCalibration(model.config, model.sizes, INT64_MAX);
+  CalibrationPlan whole = planCalibration(model.config, model.sizes, INT64_MAX);
+  whole.products = 0;
   const CalibrationPlan spilled =
       planCalibration(model.config, model.sizes, whole.total() - 1);
   EXPECT_EQ(spilled.spill, whole.states);
