@@ -53,6 +53,9 @@ static void readUse(OpOperand &use, IdVector &vector, int64_t tokens,
   if (auto attention = dyn_cast<AttentionOp>(op)) {
     vector.role =
         value == attention.getPositions() ? Role::Positions : Role::Sequences;
+  } else if (auto vjp = dyn_cast<AttentionVjpOp>(op)) {
+    vector.role =
+        value == vjp.getPositions() ? Role::Positions : Role::Sequences;
   } else if (auto attend = dyn_cast<AttendOp>(op)) {
     vector.role =
         value == attend.getPositions() ? Role::Positions : Role::Sequences;
@@ -73,10 +76,17 @@ static void readUse(OpOperand &use, IdVector &vector, int64_t tokens,
   } else if (auto select = dyn_cast<SelectUpOp>(op)) {
     if (&use == &select.getSelectedMutable())
       vector.role = Role::Selected;
+  } else if (auto keep = dyn_cast<KeepSelectedOp>(op)) {
+    if (&use == &keep.getSelectedMutable())
+      vector.role = Role::Selected;
   } else if (auto cast = dyn_cast<tensor::CastOp>(op)) {
     readUses(cast, vector, tokens, depth);
   } else if (auto loss = dyn_cast<CrossEntropyOp>(op)) {
     lowerBound(vector, getWeightShape(loss.getHead().getType()).outputs);
+  } else if (auto vjp = dyn_cast<CrossEntropyVjpOp>(op)) {
+    lowerBound(vector, getWeightShape(vjp.getHead().getType()).outputs);
+  } else if (auto vjp = dyn_cast<EmbeddingVjpOp>(op)) {
+    lowerBound(vector, vjp.getResult().getType().getDimSize(0));
   } else if (auto call = dyn_cast<func::CallOp>(op)) {
     auto callee = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(
         call, call.getCalleeAttr());
@@ -196,6 +206,9 @@ makeInput(func::FuncOp function, unsigned number, const InputOptions &options) {
     for (int64_t i = 0; i < value->size(); ++i)
       value->values[i] = stream.real(i);
   }
+  if (isa<RowGradientType>(type))
+    for (int64_t i = 0; i < value->shape[0]; ++i)
+      value->at(i, 0) = static_cast<double>(stream.integer(i, options.idBound));
   return ReferenceValue(std::move(*value));
 }
 

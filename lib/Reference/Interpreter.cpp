@@ -35,6 +35,11 @@ std::optional<SmallVector<int64_t>> stem::getTensorShape(Type type) {
     return SmallVector<int64_t>{packed.getRows(), packed.getColumns()};
   if (auto table = dyn_cast<TableType>(type))
     return SmallVector<int64_t>{table.getRows(), table.getColumns()};
+  if (auto gradient = dyn_cast<RowGradientType>(type)) {
+    constexpr int64_t most = std::numeric_limits<int64_t>::max() - 1;
+    return SmallVector<int64_t>{ShapedType::kDynamic,
+                                std::min(gradient.getColumns(), most) + 1};
+  }
   return std::nullopt;
 }
 
@@ -116,8 +121,8 @@ LogicalResult Machine::evaluate(Operation *op) {
   if (failed(spend(op, 1)))
     return failure();
   for (auto *family : {evaluateScalarOp, evaluateTransformerOp, evaluateTableOp,
-                       evaluateScheduleOp, evaluateTensorOp, evaluateLinalgOp,
-                       evaluateControlFlowOp, evaluateTosaOp})
+                       evaluateGradientOp, evaluateScheduleOp, evaluateTensorOp,
+                       evaluateLinalgOp, evaluateControlFlowOp, evaluateTosaOp})
     if (Evaluated result = family(*this, op))
       return *result;
   return op->emitError() << "the interpreter does not know the op '"

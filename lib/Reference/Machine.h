@@ -18,6 +18,7 @@
 
 #include "mlir/IR/AffineMap.h"
 #include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/DenseSet.h"
 
 #include <functional>
 #include <optional>
@@ -91,6 +92,7 @@ using Evaluated = std::optional<mlir::LogicalResult>;
 
 Evaluated evaluateTransformerOp(Machine &machine, mlir::Operation *op);
 Evaluated evaluateTableOp(Machine &machine, mlir::Operation *op);
+Evaluated evaluateGradientOp(Machine &machine, mlir::Operation *op);
 Evaluated evaluateScheduleOp(Machine &machine, mlir::Operation *op);
 Evaluated evaluateScalarOp(Machine &machine, mlir::Operation *op);
 Evaluated evaluateTensorOp(Machine &machine, mlir::Operation *op);
@@ -143,6 +145,27 @@ private:
   const ReferenceTensor &tensor;
   bool isPacked;
 };
+
+/// The id of token `t`, which must be a row of a matrix of so many rows.
+mlir::FailureOr<int64_t> readId(mlir::Operation *op, const ReferenceTensor &ids,
+                                int64_t t, int64_t rows);
+
+/// The label of token `t`; nothing for one that is ignored.
+mlir::FailureOr<std::optional<int64_t>> readLabel(mlir::Operation *op,
+                                                  const ReferenceTensor &labels,
+                                                  int64_t t,
+                                                  int64_t vocabulary);
+
+/// The ids of stem.select_up, which must rise.
+mlir::FailureOr<llvm::DenseSet<int64_t>>
+readSelected(mlir::Operation *op, const ReferenceTensor &selected);
+
+/// A token sees the positions of its sequence from this one to its own. Without
+/// a window (0) that is all of them.
+int64_t firstVisible(int64_t position, int64_t window);
+
+/// Scores, one at least, become probabilities.
+void softmax(llvm::MutableArrayRef<double> scores);
 
 double silu(double x);
 

@@ -8,8 +8,6 @@
 #include "Machine.h"
 #include "stem/Dialect/Stem/StemDialect.h"
 
-#include "llvm/ADT/DenseSet.h"
-
 using namespace mlir;
 using namespace stem;
 using namespace stem::reference;
@@ -130,6 +128,21 @@ static LogicalResult evaluate(Machine &machine, MixOp op) {
   return machine.set(op, op.getResult(), std::move(up));
 }
 
+FailureOr<llvm::DenseSet<int64_t>>
+reference::readSelected(Operation *op, const ReferenceTensor &selected) {
+  llvm::DenseSet<int64_t> ids;
+  int64_t last = std::numeric_limits<int64_t>::min();
+  for (double value : selected.values) {
+    int64_t id = toInteger(value);
+    if (id <= last)
+      return op->emitError()
+             << "the selected ids must rise, but " << id << " follows " << last;
+    ids.insert(id);
+    last = id;
+  }
+  return ids;
+}
+
 static LogicalResult evaluate(Machine &machine, SelectUpOp op) {
   ReferenceTensor up = machine.tensor(op.getUp());
   const ReferenceTensor &ids = machine.tensor(op.getIds());
@@ -141,18 +154,11 @@ static LogicalResult evaluate(Machine &machine, SelectUpOp op) {
                         up.shape[1])) ||
       failed(expectSize(op, "length of ids", ids.size(), up.shape[0])))
     return failure();
-  llvm::DenseSet<int64_t> selected;
-  int64_t last = std::numeric_limits<int64_t>::min();
-  for (double value : machine.tensor(op.getSelected()).values) {
-    int64_t id = toInteger(value);
-    if (id <= last)
-      return op.emitError()
-             << "the selected ids must rise, but " << id << " follows " << last;
-    selected.insert(id);
-    last = id;
-  }
+  auto selected = readSelected(op, machine.tensor(op.getSelected()));
+  if (failed(selected))
+    return failure();
   for (int64_t t = 0; t < up.shape[0]; ++t)
-    if (selected.contains(toInteger(ids.values[t])))
+    if (selected->contains(toInteger(ids.values[t])))
       for (int64_t j = 0; j < up.shape[1]; ++j)
         up.at(t, j) = projected->at(t, j);
   return machine.set(op, op.getResult(), std::move(up));

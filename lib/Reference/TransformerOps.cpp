@@ -21,6 +21,39 @@ WeightView::WeightView(const Machine &machine, Value weight)
   outputs = tensor.shape[isPacked ? 1 : 0];
 }
 
+FailureOr<int64_t> reference::readId(Operation *op, const ReferenceTensor &ids,
+                                     int64_t t, int64_t rows) {
+  int64_t id = toInteger(ids.values[t]);
+  if (id < 0 || id >= rows)
+    return op->emitError() << "id " << id << " at token " << t
+                           << " is outside of a matrix of " << rows << " rows";
+  return id;
+}
+
+FailureOr<std::optional<int64_t>>
+reference::readLabel(Operation *op, const ReferenceTensor &labels, int64_t t,
+                     int64_t vocabulary) {
+  int64_t label = toInteger(labels.values[t]);
+  if (label == -100)
+    return std::optional<int64_t>();
+  if (label < 0 || label >= vocabulary)
+    return op->emitError() << "label " << label << " at token " << t
+                           << " is outside of a vocabulary of " << vocabulary;
+  return std::optional(label);
+}
+
+int64_t reference::firstVisible(int64_t position, int64_t window) {
+  return window > 0 ? std::max<int64_t>(0, position - window + 1) : 0;
+}
+
+void reference::softmax(MutableArrayRef<double> scores) {
+  double largest = *llvm::max_element(scores), sum = 0.0;
+  for (double &score : scores)
+    sum += score = std::exp(score - largest);
+  for (double &score : scores)
+    score /= sum;
+}
+
 double reference::silu(double x) { return x / (1.0 + std::exp(-x)); }
 
 FailureOr<ReferenceTensor> reference::linear(Machine &machine, Operation *op,
@@ -74,12 +107,11 @@ static LogicalResult evaluate(Machine &machine, EmbeddingOp op) {
   if (failed(result))
     return failure();
   for (int64_t t = 0; t < ids.size(); ++t) {
-    int64_t id = toInteger(ids.values[t]);
-    if (id < 0 || id >= rows)
-      return op.emitError() << "id " << id << " at token " << t
-                            << " is outside of a matrix of " << rows << " rows";
+    FailureOr<int64_t> id = readId(op, ids, t, rows);
+    if (failed(id))
+      return failure();
     for (int64_t j = 0; j < columns; ++j)
-      result->at(t, j) = isPacked ? weight.at(j, id) : weight.at(id, j);
+      result->at(t, j) = isPacked ? weight.at(j, *id) : weight.at(*id, j);
   }
   return machine.set(op, op.getResult(), std::move(*result));
 }
@@ -181,10 +213,9 @@ struct Attention {
 void Attention::attend(const double *query, int64_t sequence, int64_t position,
                        int64_t keyValueHead, double *out) const {
   int64_t column = keyValueHead * headDim;
-  int64_t first = window > 0 ? std::max<int64_t>(0, position - window + 1) : 0;
   SmallVector<int64_t> seen;
   SmallVector<double> scores;
-  for (int64_t p = first; p <= position; ++p) {
+  for (int64_t p = firstVisible(position, window); p <= position; ++p) {
     if (!cache.contains(handle, layer, sequence, p))
       continue;
     double score = 0.0;
@@ -195,13 +226,10 @@ void Attention::attend(const double *query, int64_t sequence, int64_t position,
   }
   if (seen.empty())
     return;
-  double largest = *llvm::max_element(scores), sum = 0.0;
-  for (double &score : scores)
-    sum += score = std::exp(score - largest);
-  for (auto [p, score] : llvm::zip_equal(seen, scores))
+  softmax(scores);
+  for (auto [p, share] : llvm::zip_equal(seen, scores))
     for (int64_t j = 0; j < headDim; ++j)
-      out[j] +=
-          score / sum * cache.value(handle, layer, sequence, p, column + j);
+      out[j] += share * cache.value(handle, layer, sequence, p, column + j);
 }
 
 // A token with a negative sequence is padding: it sees nothing, nothing sees
@@ -336,17 +364,16 @@ static LogicalResult evaluate(Machine &machine, CrossEntropyOp op) {
     return failure();
   int64_t vocabulary = logits->shape[1];
   for (int64_t t = 0; t < labels.size(); ++t) {
-    int64_t label = toInteger(labels.values[t]);
-    if (label == -100)
+    auto label = readLabel(op, labels, t, vocabulary);
+    if (failed(label))
+      return failure();
+    if (!*label)
       continue;
-    if (label < 0 || label >= vocabulary)
-      return op.emitError() << "label " << label << " at token " << t
-                            << " is outside of a vocabulary of " << vocabulary;
     auto row = ArrayRef(logits->values).slice(t * vocabulary, vocabulary);
     double largest = *llvm::max_element(row), sum = 0.0;
     for (double logit : row)
       sum += std::exp(logit - largest);
-    result->values[t] = largest + std::log(sum) - row[label];
+    result->values[t] = largest + std::log(sum) - row[**label];
   }
   return machine.set(op, op.getResult(), std::move(*result));
 }

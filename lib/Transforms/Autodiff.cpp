@@ -11,6 +11,8 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "AutodiffActivity.h"
+
 #include "stem/Dialect/Stem/StemDialect.h"
 #include "stem/Dialect/Stem/StemVjp.h"
 #include "stem/Transforms/Passes.h"
@@ -21,8 +23,7 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/IR/SymbolTable.h"
-#include "llvm/ADT/BitVector.h"
-#include "llvm/ADT/MapVector.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "llvm/ADT/SetVector.h"
 
 namespace stem {
@@ -32,6 +33,11 @@ namespace stem {
 
 using namespace mlir;
 using namespace stem;
+
+// A call chain in a model is two or three functions long.
+static constexpr unsigned kMaxDepth = 64;
+// Residuals of a layer are some ten.
+static constexpr size_t kMaxResiduals = 65536;
 
 namespace {
 
@@ -48,157 +54,96 @@ struct Derivative {
   SmallVector<unsigned> adjoints;
 };
 
-bool isFloatTensor(Type type) {
-  auto tensor = dyn_cast<RankedTensorType>(type);
-  return tensor && isa<FloatType>(tensor.getElementType());
-}
-
-/// Arguments that results are built in are no inputs.
-bool isDerivedArgument(func::FuncOp function, unsigned index) {
-  return isFloatTensor(function.getArgumentTypes()[index]) &&
-         !function.getArgAttr(index, StemDialect::kOutputAttr);
-}
-
 class Differentiator {
 public:
   Differentiator(ModuleOp module, func::FuncOp root)
-      : module(module), symbols(module), root(root) {}
+      : module(module), symbols(module), root(root), activity(root, symbols) {}
 
   LogicalResult run() {
-    if (failed(findVariedArguments()))
+    if (failed(activity.analyze()))
       return failure();
     return deriveRoot();
   }
 
 private:
   using CotangentMap = DenseMap<Value, Value>;
-  using ValueSet = DenseSet<Value>;
+  using ValueSet = Activity::ValueSet;
 
-  LogicalResult findVariedArguments();
-  ValueSet variedValues(func::FuncOp function,
-                        const llvm::BitVector &arguments);
-  bool isSource(Operation *op);
-
-  LogicalResult deriveRoot();
-  FailureOr<const Derivative *> derive(func::FuncOp function);
-  LogicalResult deriveCalls(Block &block, const ValueSet &varied);
-  void capture(Derivative &derivative, Block &forward, Block &backward);
-
+  // The backward part of a block.
   LogicalResult buildBackward(Block &forward, const ValueSet &varied,
                               OpBuilder &builder, CotangentMap &cotangents);
-  LogicalResult buildCallBackward(func::CallOp call, OpBuilder &builder,
-                                  CotangentMap &cotangents,
-                                  const ValueSet &varied);
-  void accumulate(OpBuilder &builder, CotangentMap &cotangents, Value value,
-                  Value cotangent);
-  LogicalResult returnGradients(func::FuncOp vjp, OpBuilder &builder,
-                                CotangentMap &cotangents);
+  LogicalResult buildRule(Operation *op, ArrayRef<Value> incoming,
+                          const ValueSet &varied, OpBuilder &builder,
+                          CotangentMap &cotangents);
+  LogicalResult buildCallBackward(func::CallOp call, const ValueSet &varied,
+                                  OpBuilder &builder, CotangentMap &cotangents);
+  LogicalResult accumulate(OpBuilder &builder, CotangentMap &cotangents,
+                           Value value, Value cotangent);
 
-  func::FuncOp calleeOf(func::CallOp call) {
-    return symbols.lookup<func::FuncOp>(call.getCallee());
+  // Functions.
+  LogicalResult verifyStraightLine(func::FuncOp function);
+  FailureOr<const Derivative *> derive(func::FuncOp function,
+                                       func::CallOp call);
+  LogicalResult capture(Derivative &derivative, func::FuncOp forward,
+                        Block &backward);
+  LogicalResult deriveRoot();
+
+  // Gradients.
+  struct Gradient {
+    Value value;
+    NamedAttribute attribute;
+  };
+  LogicalResult collectGradients(func::FuncOp vjp, OpBuilder &builder,
+                                 const CotangentMap &cotangents,
+                                 SmallVectorImpl<Gradient> &gradients);
+  LogicalResult returnGradients(func::FuncOp vjp, OpBuilder &builder,
+                                const CotangentMap &cotangents);
+
+  /// Adds who asked.
+  void noteRoot(InFlightDiagnostic &diag) {
+    diag.attachNote(root.getLoc())
+        << "asked for by stem-autodiff of '" << root.getName() << "'";
   }
-  InFlightDiagnostic noRule(Operation *op);
 
   ModuleOp module;
   SymbolTable symbols;
   func::FuncOp root;
-  /// Which arguments vary at some call.
-  llvm::MapVector<Operation *, llvm::BitVector> variedArguments;
+  Activity activity;
+  /// Null while a function is being derived.
   DenseMap<Operation *, std::unique_ptr<Derivative>> derivatives;
-  /// Calls of forward functions, and the derivative that they belong to.
-  DenseMap<Operation *, const Derivative *> derivedCalls;
+  unsigned depth = 0;
 };
 
 } // namespace
 
 //===----------------------------------------------------------------------===//
-// What depends on a weight
-//===----------------------------------------------------------------------===//
-
-/// A load whose result has a gradient.
-bool Differentiator::isSource(Operation *op) {
-  auto isDerived = [&](StringRef symbol) {
-    Operation *state = symbols.lookup(symbol);
-    return !state->hasAttr(StemDialect::kFrozenAttr);
-  };
-  if (auto load = dyn_cast<ParamLoadOp>(op))
-    return isFloatTensor(load.getType()) && isDerived(load.getParam());
-  if (auto rows = dyn_cast<TableRowsOp>(op))
-    if (auto load = rows.getTable().getDefiningOp<TableLoadOp>())
-      return isDerived(load.getTable());
-  return false;
-}
-
-Differentiator::ValueSet
-Differentiator::variedValues(func::FuncOp function,
-                             const llvm::BitVector &arguments) {
-  ValueSet varied;
-  for (unsigned index : arguments.set_bits())
-    varied.insert(function.getArgument(index));
-  for (Operation &op : function.getBody().front()) {
-    if (!isSource(&op) && llvm::none_of(op.getOperands(), [&](Value operand) {
-          return varied.contains(operand);
-        }))
-      continue;
-    for (Value result : op.getResults())
-      if (isFloatTensor(result.getType()))
-        varied.insert(result);
-  }
-  return varied;
-}
-
-LogicalResult Differentiator::findVariedArguments() {
-  llvm::BitVector ofRoot(root.getNumArguments());
-  for (unsigned i = 0; i < root.getNumArguments(); ++i)
-    ofRoot[i] = isDerivedArgument(root, i);
-  variedArguments[root] = ofRoot;
-  SmallVector<func::FuncOp> work = {root};
-  while (!work.empty()) {
-    func::FuncOp function = work.pop_back_val();
-    if (!llvm::hasSingleElement(function.getBody()))
-      return function.emitError("has no single block, and stem-autodiff "
-                                "derives straight-line functions only");
-    ValueSet varied = variedValues(function, variedArguments[function]);
-    for (auto call : function.getOps<func::CallOp>()) {
-      func::FuncOp callee = calleeOf(call);
-      llvm::BitVector seen(callee.getNumArguments());
-      for (auto [i, operand] : llvm::enumerate(call.getOperands()))
-        seen[i] = varied.contains(operand);
-      if (seen.none())
-        continue;
-      auto [entry, isNew] = variedArguments.try_emplace(callee, seen);
-      if (!isNew && !seen.test(entry->second))
-        continue;
-      entry->second |= seen;
-      work.push_back(callee);
-    }
-  }
-  return success();
-}
-
-//===----------------------------------------------------------------------===//
 // The backward part of a block
 //===----------------------------------------------------------------------===//
 
-InFlightDiagnostic Differentiator::noRule(Operation *op) {
-  auto diag = op->emitError() << "a derivative flows through this op, but '"
-                              << op->getName() << "' has no VJP rule";
-  diag.attachNote(root.getLoc())
-      << "asked for by stem-autodiff of '" << root.getName() << "'";
-  return diag;
-}
-
-void Differentiator::accumulate(OpBuilder &builder, CotangentMap &cotangents,
-                                Value value, Value cotangent) {
+/// Adds to what flows back into a value.
+LogicalResult Differentiator::accumulate(OpBuilder &builder,
+                                         CotangentMap &cotangents, Value value,
+                                         Value cotangent) {
+  Location loc = value.getLoc();
+  if (!isa<RowGradientType>(cotangent.getType())) {
+    Type wanted = getCotangentType(value.getType());
+    cotangent = convertCotangent(builder, loc, cotangent, wanted);
+    if (cotangent.getType() != wanted)
+      cotangent = tensor::CastOp::create(builder, loc, wanted, cotangent);
+  }
   auto [entry, isNew] = cotangents.try_emplace(value, cotangent);
   if (isNew)
-    return;
-  Location loc = value.getLoc();
-  entry->second = isa<RowGradientType>(cotangent.getType())
-                      ? Value(MergeRowGradientsOp::create(
-                            builder, loc, entry->second, cotangent))
-                      : Value(arith::AddFOp::create(builder, loc, entry->second,
-                                                    cotangent));
+    return success();
+  Value &sum = entry->second;
+  if (sum.getType() != cotangent.getType())
+    return emitError(loc, "stem.lookup reads this, and so does an op whose "
+                          "gradient is no row for each token: the two do not "
+                          "add up");
+  sum = isa<RowGradientType>(cotangent.getType())
+            ? MergeRowGradientsOp::create(builder, loc, sum, cotangent)
+                  .getResult()
+            : arith::AddFOp::create(builder, loc, sum, cotangent).getResult();
+  return success();
 }
 
 /// Of the shape of `value`, in the type of its cotangent.
@@ -215,27 +160,74 @@ static Value createZeros(OpBuilder &builder, Value value) {
   return linalg::FillOp::create(builder, loc, zero, empty).getResult(0);
 }
 
+/// The call becomes one of the forward function, and one of the backward
+/// function is built.
 LogicalResult Differentiator::buildCallBackward(func::CallOp call,
+                                                const ValueSet &varied,
                                                 OpBuilder &builder,
-                                                CotangentMap &cotangents,
-                                                const ValueSet &varied) {
-  const Derivative &derivative = *derivedCalls.lookup(call);
+                                                CotangentMap &cotangents) {
+  FailureOr<const Derivative *> found = derive(activity.calleeOf(call), call);
+  if (failed(found))
+    return failure();
+  const Derivative &derivative = **found;
+  OpBuilder before(call);
+  auto forward = func::CallOp::create(before, call.getLoc(), derivative.forward,
+                                      call.getOperands());
   SmallVector<Value> operands;
   for (unsigned index : derivative.captured)
     operands.push_back(call.getOperand(index));
   llvm::append_range(operands,
-                     call.getResults().take_back(derivative.residuals));
+                     forward.getResults().take_back(derivative.residuals));
   for (unsigned index : derivative.cotangents) {
-    Value result = call.getResult(index);
-    Value cotangent = cotangents.lookup(result);
-    operands.push_back(cotangent ? cotangent : createZeros(builder, result));
+    Value cotangent = cotangents.lookup(call.getResult(index));
+    operands.push_back(
+        cotangent ? cotangent : createZeros(builder, forward.getResult(index)));
   }
-  auto backward = func::CallOp::create(builder, call.getLoc(),
+  for (Value result : call.getResults())
+    cotangents.erase(result);
+  call.replaceAllUsesWith(
+      forward.getResults().take_front(call.getNumResults()));
+  call.erase();
+  if (derivative.adjoints.empty())
+    return success();
+  auto backward = func::CallOp::create(builder, forward.getLoc(),
                                        derivative.backward, operands);
   for (auto [index, adjoint] :
        llvm::zip_equal(derivative.adjoints, backward.getResults()))
-    if (Value operand = call.getOperand(index); varied.contains(operand))
-      accumulate(builder, cotangents, operand, adjoint);
+    if (Value operand = forward.getOperand(index); varied.contains(operand))
+      if (failed(accumulate(builder, cotangents, operand, adjoint)))
+        return failure();
+  return success();
+}
+
+LogicalResult Differentiator::buildRule(Operation *op, ArrayRef<Value> incoming,
+                                        const ValueSet &varied,
+                                        OpBuilder &builder,
+                                        CotangentMap &cotangents) {
+  auto rule = dyn_cast<VjpOpInterface>(op);
+  if (!rule) {
+    auto diag = op->emitError() << "a derivative flows through this op, but '"
+                                << op->getName() << "' has no VJP rule";
+    noteRoot(diag);
+    return diag;
+  }
+  SmallVector<Value> adjoints(op->getNumOperands());
+  if (failed(rule.buildVjp(builder, incoming, adjoints)))
+    return failure();
+  for (auto [i, operand] : llvm::enumerate(op->getOperands())) {
+    if (!varied.contains(operand))
+      continue;
+    if (!adjoints[i]) {
+      auto diag = op->emitError()
+                  << "operand " << i
+                  << " depends on a weight or an argument, but the rule of '"
+                  << op->getName() << "' takes it as data";
+      noteRoot(diag);
+      return diag;
+    }
+    if (failed(accumulate(builder, cotangents, operand, adjoints[i])))
+      return failure();
+  }
   return success();
 }
 
@@ -251,23 +243,18 @@ LogicalResult Differentiator::buildBackward(Block &forward,
     SmallVector<Value> incoming;
     for (Value result : op->getResults())
       incoming.push_back(cotangents.lookup(result));
-    if (isSource(op) ||
+    if (activity.isSource(op) ||
         llvm::none_of(incoming, [](Value v) { return bool(v); }))
       continue;
-    if (auto call = dyn_cast<func::CallOp>(op)) {
-      if (failed(buildCallBackward(call, builder, cotangents, varied)))
-        return failure();
-      continue;
-    }
-    auto rule = dyn_cast<VjpOpInterface>(op);
-    if (!rule)
-      return noRule(op);
-    SmallVector<Value> adjoints(op->getNumOperands());
-    if (failed(rule.buildVjp(builder, incoming, adjoints)))
+    for (Value cotangent : incoming)
+      if (cotangent && isa<RowGradientType>(cotangent.getType()))
+        return op->emitError("stem.lookup reads what this op gives, and only "
+                             "rows of stem.table_rows and arguments have the "
+                             "gradient of that");
+    auto call = dyn_cast<func::CallOp>(op);
+    if (failed(call ? buildCallBackward(call, varied, builder, cotangents)
+                    : buildRule(op, incoming, varied, builder, cotangents)))
       return failure();
-    for (auto [operand, adjoint] : llvm::zip_equal(op->getOperands(), adjoints))
-      if (adjoint && varied.contains(operand))
-        accumulate(builder, cotangents, operand, adjoint);
   }
   return success();
 }
@@ -276,46 +263,54 @@ LogicalResult Differentiator::buildBackward(Block &forward,
 // Functions
 //===----------------------------------------------------------------------===//
 
-/// Calls with something that varies become calls of the forward functions.
-LogicalResult Differentiator::deriveCalls(Block &block,
-                                          const ValueSet &varied) {
-  for (auto call : llvm::make_early_inc_range(block.getOps<func::CallOp>())) {
-    if (llvm::none_of(call.getOperands(),
-                      [&](Value v) { return varied.contains(v); }))
-      continue;
-    FailureOr<const Derivative *> derivative = derive(calleeOf(call));
-    if (failed(derivative))
-      return failure();
-    OpBuilder builder(call);
-    auto forward = func::CallOp::create(
-        builder, call.getLoc(), (*derivative)->forward, call.getOperands());
-    call.replaceAllUsesWith(
-        forward.getResults().take_front(call.getNumResults()));
-    call.erase();
-    derivedCalls[forward] = *derivative;
-  }
-  return success();
+LogicalResult Differentiator::verifyStraightLine(func::FuncOp function) {
+  if (llvm::hasSingleElement(function.getBody()) &&
+      isa<func::ReturnOp>(function.getBody().front().getTerminator()))
+    return success();
+  auto diag = function.emitError()
+              << "'" << function.getName()
+              << "' is not one block that ends with func.return, and "
+                 "stem-autodiff derives straight-line functions only";
+  if (function != root)
+    noteRoot(diag);
+  return diag;
+}
+
+/// Erases ops of the block that nothing needs, but those of `kept`.
+static void eraseDead(Block &block, const DenseSet<Operation *> &kept) {
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
+    if (!kept.contains(&op) && isOpTriviallyDead(&op))
+      op.erase();
 }
 
 /// Turns values of the forward function that the backward one uses into its
 /// arguments: arguments stay arguments, results become residuals, and
 /// constants are made again.
-void Differentiator::capture(Derivative &derivative, Block &forward,
-                             Block &backward) {
+LogicalResult Differentiator::capture(Derivative &derivative,
+                                      func::FuncOp forwardFunction,
+                                      Block &backward) {
+  Block &forward = forwardFunction.getBody().front();
   llvm::SetVector<Value> used;
   for (Operation &op : backward)
     for (Value operand : op.getOperands())
       if (operand.getParentBlock() == &forward)
         used.insert(operand);
-  SmallVector<Value> arguments, residuals;
+  SmallVector<Value> arguments, residuals, constants;
   for (Value value : used) {
     if (auto argument = dyn_cast<BlockArgument>(value)) {
       arguments.push_back(value);
       derivative.captured.push_back(argument.getArgNumber());
-    } else if (!matchPattern(value, m_Constant())) {
+    } else if (matchPattern(value, m_Constant())) {
+      constants.push_back(value);
+    } else {
       residuals.push_back(value);
     }
   }
+  if (residuals.size() > kMaxResiduals)
+    return root.emitError()
+           << "the derivative of '" << forwardFunction.getName() << "' keeps "
+           << residuals.size() << " values of its forward, and the limit is "
+           << kMaxResiduals;
   derivative.residuals = residuals.size();
   auto replace = [&](Value value, Value with) {
     value.replaceUsesWithIf(with, [&](OpOperand &use) {
@@ -327,12 +322,11 @@ void Differentiator::capture(Derivative &derivative, Block &forward,
     replace(value, backward.insertArgument(position++, value.getType(),
                                            value.getLoc()));
   auto builder = OpBuilder::atBlockBegin(&backward);
-  for (Value value : used)
-    if (value.getParentBlock() == &forward && !value.use_empty() &&
-        matchPattern(value, m_Constant()))
-      replace(value, builder.clone(*value.getDefiningOp())->getResult(0));
+  for (Value value : constants)
+    replace(value, builder.clone(*value.getDefiningOp())->getResult(0));
   forward.getTerminator()->insertOperands(
       forward.getTerminator()->getNumOperands(), residuals);
+  return success();
 }
 
 /// Sets a function's type from its block and its terminator.
@@ -351,18 +345,33 @@ static func::FuncOp cloneAs(func::FuncOp function, StringRef suffix,
   return clone;
 }
 
-FailureOr<const Derivative *> Differentiator::derive(func::FuncOp function) {
-  std::unique_ptr<Derivative> &known = derivatives[function];
-  if (known)
-    return known.get();
+FailureOr<const Derivative *> Differentiator::derive(func::FuncOp function,
+                                                     func::CallOp call) {
+  auto [known, isNew] = derivatives.try_emplace(function, nullptr);
+  if (!isNew && known->second)
+    return known->second.get();
+  if (function.isExternal() || !isNew || depth == kMaxDepth) {
+    auto diag = call.emitError()
+                << "a derivative flows through this call, but ";
+    if (function.isExternal())
+      diag << "'" << function.getName() << "' has no body";
+    else if (!isNew)
+      diag << "'" << function.getName()
+           << "' calls itself, directly or through other functions";
+    else
+      diag << "calls are nested deeper than " << kMaxDepth;
+    noteRoot(diag);
+    return diag;
+  }
+  if (failed(verifyStraightLine(function)))
+    return failure();
+
   auto derivative = std::make_unique<Derivative>();
   func::FuncOp forward = cloneAs(function, "_forward", symbols);
-  const llvm::BitVector arguments = variedArguments.lookup(function);
+  forward.setPrivate();
   Block &block = forward.getBody().front();
-  if (failed(deriveCalls(block, variedValues(forward, arguments))))
-    return failure();
-  const ValueSet varied = variedValues(forward, arguments);
-
+  const llvm::BitVector arguments = activity.variedArguments(function);
+  const ValueSet varied = activity.variedValues(forward, arguments);
   auto backward = func::FuncOp::create(
       function.getLoc(), (function.getName() + "_backward").str(),
       FunctionType::get(module.getContext(), {}, {}));
@@ -371,17 +380,20 @@ FailureOr<const Derivative *> Differentiator::derive(func::FuncOp function) {
   Block &body = *backward.addEntryBlock();
   OpBuilder builder = OpBuilder::atBlockEnd(&body);
   CotangentMap cotangents;
-  Operation *terminator = block.getTerminator();
-  for (auto [i, result] : llvm::enumerate(terminator->getOperands())) {
-    if (!varied.contains(result))
+  for (auto [i, result] :
+       llvm::enumerate(block.getTerminator()->getOperands())) {
+    if (!varied.contains(result) || !hasCotangent(result.getType()))
       continue;
     derivative->cotangents.push_back(i);
-    accumulate(
-        builder, cotangents, result,
-        body.addArgument(getCotangentType(result.getType()), result.getLoc()));
+    Value cotangent =
+        body.addArgument(getCotangentType(result.getType()), result.getLoc());
+    if (failed(accumulate(builder, cotangents, result, cotangent)))
+      return failure();
   }
+  ++depth;
   if (failed(buildBackward(block, varied, builder, cotangents)))
     return failure();
+  --depth;
   SmallVector<Value> adjoints;
   for (unsigned index : arguments.set_bits())
     if (Value adjoint = cotangents.lookup(forward.getArgument(index))) {
@@ -389,7 +401,9 @@ FailureOr<const Derivative *> Differentiator::derive(func::FuncOp function) {
       adjoints.push_back(adjoint);
     }
   func::ReturnOp::create(builder, function.getLoc(), adjoints);
-  capture(*derivative, block, body);
+  eraseDead(body, {});
+  if (failed(capture(*derivative, forward, body)))
+    return failure();
   updateType(forward);
   updateType(backward);
   derivative->forward = forward;
@@ -426,25 +440,43 @@ static Value addCotangentArgument(func::FuncOp vjp, unsigned index,
   return vjp.getArgument(position);
 }
 
-LogicalResult Differentiator::returnGradients(func::FuncOp vjp,
-                                              OpBuilder &builder,
-                                              CotangentMap &cotangents) {
-  struct Gradient {
-    Value value;
-    StringRef attribute, symbol;
-  };
-  SmallVector<Gradient> gradients;
-  for (unsigned i : variedArguments[root].set_bits())
+/// Adds up the pairs of a table's rows by id.
+static TableGradientOp createTableGradient(OpBuilder &builder, TableRowsOp rows,
+                                           Value pairs) {
+  auto type = cast<RowGradientType>(pairs.getType());
+  auto ids = cast<RankedTensorType>(rows.getIds().getType());
+  auto unique =
+      RankedTensorType::get({ShapedType::kDynamic}, ids.getElementType());
+  auto matrix = RankedTensorType::get({ShapedType::kDynamic, type.getColumns()},
+                                      type.getElementType());
+  return TableGradientOp::create(builder, rows.getLoc(), unique, matrix, pairs,
+                                 rows.getIndex(), rows.getIds());
+}
+
+/// Of arguments, then of parameters, then of tables.
+LogicalResult
+Differentiator::collectGradients(func::FuncOp vjp, OpBuilder &builder,
+                                 const CotangentMap &cotangents,
+                                 SmallVectorImpl<Gradient> &gradients) {
+  const llvm::BitVector arguments = activity.variedArguments(root);
+  for (unsigned i : arguments.set_bits())
     if (Value gradient = cotangents.lookup(vjp.getArgument(i)))
-      gradients.push_back({gradient, "", ""});
+      gradients.push_back(
+          {gradient, builder.getNamedAttr(StemDialect::kGradientOfArgumentAttr,
+                                          builder.getI64IntegerAttr(i))});
   llvm::StringMap<Value> ofParams;
   llvm::StringMap<TableGradientOp> ofTables;
   for (Operation &op : llvm::make_early_inc_range(vjp.getBody().front())) {
     Value cotangent =
         op.getNumResults() ? cotangents.lookup(op.getResult(0)) : Value();
-    if (!cotangent || !isSource(&op))
+    if (!cotangent || !activity.isSource(&op))
       continue;
+    bool isSparse = isa<RowGradientType>(cotangent.getType());
     if (auto load = dyn_cast<ParamLoadOp>(op)) {
+      if (isSparse)
+        return op.emitError() << "stem.lookup reads '" << load.getParam()
+                              << "', whose gradient is dense: read it with "
+                                 "stem.embedding, or make it a stem.table";
       Value &sum = ofParams[load.getParam()];
       sum = sum ? arith::AddFOp::create(builder, op.getLoc(), sum, cotangent)
                 : cotangent;
@@ -452,7 +484,7 @@ LogicalResult Differentiator::returnGradients(func::FuncOp vjp,
     }
     auto rows = cast<TableRowsOp>(op);
     StringRef table = rows.getTable().getDefiningOp<TableLoadOp>().getTable();
-    if (!isa<RowGradientType>(cotangent.getType()))
+    if (!isSparse)
       return op.emitError() << "the rows of '" << table
                             << "' have a dense gradient: what reads them is no "
                                "stem.lookup";
@@ -461,63 +493,79 @@ LogicalResult Differentiator::returnGradients(func::FuncOp vjp,
       return op.emitError() << "'" << table
                             << "' is read twice, and stem-autodiff adds up the "
                                "rows of one read only";
-    auto type = cast<RowGradientType>(cotangent.getType());
-    auto ids = cast<RankedTensorType>(rows.getIds().getType());
-    auto unique =
-        RankedTensorType::get({ShapedType::kDynamic}, ids.getElementType());
-    auto matrix = RankedTensorType::get(
-        {ShapedType::kDynamic, type.getColumns()}, type.getElementType());
-    gradient =
-        TableGradientOp::create(builder, op.getLoc(), unique, matrix, cotangent,
-                                rows.getIndex(), rows.getIds());
+    gradient = createTableGradient(builder, rows, cotangent);
   }
+  auto add = [&](Value value, StringRef attribute, StringRef symbol) {
+    gradients.push_back({value, builder.getNamedAttr(
+                                    attribute, FlatSymbolRefAttr::get(
+                                                   vjp.getContext(), symbol))});
+  };
   for (auto param : module.getOps<ParamOp>())
     if (Value gradient = ofParams.lookup(param.getSymName()))
-      gradients.push_back(
-          {gradient, StemDialect::kGradientOfAttr, param.getSymName()});
+      add(gradient, StemDialect::kGradientOfAttr, param.getSymName());
   for (auto table : module.getOps<TableOp>())
     if (TableGradientOp gradient = ofTables.lookup(table.getSymName())) {
-      gradients.push_back({gradient.getUnique(),
-                           StemDialect::kGradientIdsOfAttr,
-                           table.getSymName()});
-      gradients.push_back({gradient.getRows(), StemDialect::kGradientOfAttr,
-                           table.getSymName()});
+      add(gradient.getUnique(), StemDialect::kGradientIdsOfAttr,
+          table.getSymName());
+      add(gradient.getRows(), StemDialect::kGradientOfAttr, table.getSymName());
     }
+  return success();
+}
+
+LogicalResult Differentiator::returnGradients(func::FuncOp vjp,
+                                              OpBuilder &builder,
+                                              const CotangentMap &cotangents) {
+  SmallVector<Gradient> gradients;
+  if (failed(collectGradients(vjp, builder, cotangents, gradients)))
+    return failure();
   Operation *terminator = vjp.getBody().front().getTerminator();
   unsigned index = terminator->getNumOperands();
   for (const Gradient &gradient : gradients)
     terminator->insertOperands(terminator->getNumOperands(), gradient.value);
   updateType(vjp);
-  for (const Gradient &gradient : gradients) {
-    if (!gradient.symbol.empty())
-      vjp.setResultAttr(
-          index, gradient.attribute,
-          FlatSymbolRefAttr::get(vjp.getContext(), gradient.symbol));
-    ++index;
-  }
+  for (const Gradient &gradient : gradients)
+    vjp.setResultAttr(index++, gradient.attribute.getName(),
+                      gradient.attribute.getValue());
   return success();
 }
 
 LogicalResult Differentiator::deriveRoot() {
-  func::FuncOp vjp = cloneAs(root, "_vjp", symbols);
-  const llvm::BitVector arguments = variedArguments.lookup(root);
-  Block &block = vjp.getBody().front();
-  if (failed(deriveCalls(block, variedValues(vjp, arguments))))
+  if (failed(verifyStraightLine(root)))
     return failure();
-  const ValueSet varied = variedValues(vjp, arguments);
+  std::string name = (root.getName() + "_vjp").str();
+  if (symbols.lookup(name))
+    return root.emitError() << "the module has a '" << name
+                            << "' already, which is the name of the function "
+                               "that stem-autodiff makes";
+  func::FuncOp vjp = cloneAs(root, "_vjp", symbols);
+  Block &block = vjp.getBody().front();
+  const ValueSet varied =
+      activity.variedValues(vjp, activity.variedArguments(root));
+  DenseSet<Operation *> original;
+  for (Operation &op : block)
+    original.insert(&op);
   OpBuilder builder(block.getTerminator());
   CotangentMap cotangents;
   SmallVector<Value> results(block.getTerminator()->getOperands());
-  for (auto [i, result] : llvm::enumerate(results))
-    if (varied.contains(result))
-      accumulate(builder, cotangents, result,
-                 addCotangentArgument(vjp, i, result));
+  for (auto [i, result] : llvm::enumerate(results)) {
+    if (!varied.contains(result))
+      continue;
+    if (!hasCotangent(result.getType()))
+      return root.emitError()
+             << "result " << i << " depends on a weight or an argument, but "
+             << result.getType() << " has no derivative";
+    if (failed(accumulate(builder, cotangents, result,
+                          addCotangentArgument(vjp, i, result))))
+      return failure();
+  }
   if (cotangents.empty())
     return root.emitError("no result depends on a weight that is not frozen, "
                           "nor on an argument: there is nothing to derive");
-  if (failed(buildBackward(block, varied, builder, cotangents)))
+  if (failed(buildBackward(block, varied, builder, cotangents)) ||
+      failed(returnGradients(vjp, builder, cotangents)))
     return failure();
-  return returnGradients(vjp, builder, cotangents);
+  eraseDead(block, original);
+  return success();
 }
 
 namespace {

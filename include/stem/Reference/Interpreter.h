@@ -37,7 +37,7 @@ struct InterpreterOptions {
 };
 
 /// The shape of the tensor that holds a value of this type, or nothing for a
-/// number.
+/// number. The pairs of a row gradient are rows, the row's number first.
 std::optional<llvm::SmallVector<int64_t>> getTensorShape(mlir::Type type);
 
 class Interpreter {

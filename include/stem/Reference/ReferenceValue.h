@@ -40,8 +40,8 @@ struct ReferenceTensor {
 /// `[N, K]` as `K x N`: what packing does to a matrix.
 ReferenceTensor transposed(const ReferenceTensor &matrix);
 
-/// A tensor, or a number where `tensor` is null. Tables and packed matrices
-/// are tensors; the handle of a key-value cache is a number.
+/// A tensor, or a number where `tensor` is null. Tables, packed matrices and
+/// row gradients are tensors; the handle of a key-value cache is a number.
 struct ReferenceValue {
   std::shared_ptr<const ReferenceTensor> tensor;
   double number = 0.0;

@@ -64,24 +64,29 @@ struct MulFVjp : VjpOpInterface::ExternalModel<MulFVjp, arith::MulFOp> {
   }
 };
 
-/// A change of type: cotangents are f32, of f64 values alone f64.
 template <typename Op>
 struct CastVjp : VjpOpInterface::ExternalModel<CastVjp<Op>, Op> {
   LogicalResult buildVjp(Operation *op, OpBuilder &b, Cotangents cotangents,
                          Adjoints adjoints) const {
-    Type wanted = getCotangentType(op->getOperand(0).getType());
-    Value cotangent = cotangents[0];
-    if (wanted == cotangent.getType())
-      adjoints[0] = cotangent;
-    else if (getElementTypeOrSelf(wanted).isF64())
-      adjoints[0] = arith::ExtFOp::create(b, op->getLoc(), wanted, cotangent);
-    else
-      adjoints[0] = arith::TruncFOp::create(b, op->getLoc(), wanted, cotangent);
+    adjoints[0] =
+        convertCotangent(b, op->getLoc(), cotangents[0],
+                         getCotangentType(op->getOperand(0).getType()));
     return success();
   }
 };
 
 } // namespace
+
+Value stem::convertCotangent(OpBuilder &builder, Location loc, Value cotangent,
+                             Type type) {
+  Type element = getElementTypeOrSelf(type);
+  if (element == getElementTypeOrSelf(cotangent))
+    return cotangent;
+  Type wanted = cast<RankedTensorType>(cotangent.getType()).clone(element);
+  if (element.isF64())
+    return arith::ExtFOp::create(builder, loc, wanted, cotangent);
+  return arith::TruncFOp::create(builder, loc, wanted, cotangent);
+}
 
 void stem::registerVjpModels(DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *context, arith::ArithDialect *) {

@@ -110,6 +110,7 @@ const AttributeRule kRules[] = {
      isKind<FlatSymbolRefAttr>},
     {StemDialect::kGradientIdsOfAttr, Place::Result, kSymbol,
      isKind<FlatSymbolRefAttr>},
+    {StemDialect::kGradientOfArgumentAttr, Place::Result, kBytes, isI64<0>},
     {StemDialect::kNameAttr, Place::Argument, kString, isKind<StringAttr>},
     {StemDialect::kRowsAttr, Place::Argument, kString, isKind<StringAttr>},
     {StemDialect::kOutputAttr, Place::Argument, kUnit, isKind<UnitAttr>},

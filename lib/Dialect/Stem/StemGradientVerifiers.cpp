@@ -222,8 +222,14 @@ LogicalResult EmbeddingVjpOp::verify() {
                         dim(getIds(), 0), "the number of ids")))
     return failure();
   // C2
-  return expectSize(*this, "columns of the result", dim(getResult(), 1),
-                    dim(getCotangent(), 1), "the columns of cotangent");
+  if (failed(expectSize(*this, "columns of the result", dim(getResult(), 1),
+                        dim(getCotangent(), 1), "the columns of cotangent")))
+    return failure();
+  // C3
+  if (ShapedType::isDynamic(dim(getResult(), 0)))
+    return emitOpError() << "rows of the result must be static, got "
+                         << getResult().getType();
+  return success();
 }
 
 LogicalResult KeepSelectedOp::verify() {

@@ -11,6 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "stem/Dialect/Stem/StemDialect.h"
+#include "stem/Dialect/Stem/StemVjp.h"
 
 #include "mlir/IR/Builders.h"
 
@@ -19,6 +20,12 @@ using namespace stem;
 
 using Cotangents = ArrayRef<Value>;
 using Adjoints = MutableArrayRef<Value>;
+
+bool stem::hasCotangent(Type type) {
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  return isa<PackedType>(type) ||
+         (tensor && isa<FloatType>(tensor.getElementType()));
+}
 
 Type stem::getCotangentType(Type type) {
   MLIRContext *context = type.getContext();
@@ -43,6 +50,9 @@ static Value &at(Adjoints adjoints, OpOperand &operand) {
 
 LogicalResult EmbeddingOp::buildVjp(OpBuilder &b, Cotangents cotangents,
                                     Adjoints adjoints) {
+  if (ShapedType::isDynamic(getWeightShape(getWeight().getType()).outputs))
+    return emitOpError("has no derivative: its gradient is a matrix, whose "
+                       "number of rows must be static");
   at(adjoints, getWeightMutable()) = EmbeddingVjpOp::create(
       b, getLoc(), cotangentType(getWeight()), getIds(), cotangents[0]);
   return success();
@@ -90,7 +100,9 @@ LogicalResult LinearOp::buildVjp(OpBuilder &b, Cotangents cotangents,
   return success();
 }
 
-// The rotation by the negative angle. Angles are data.
+bool RopeOp::isDataOperand(unsigned index) { return index > 0; }
+
+// The rotation by the negative angle.
 LogicalResult RopeOp::buildVjp(OpBuilder &b, Cotangents cotangents,
                                Adjoints adjoints) {
   Value sin = arith::NegFOp::create(b, getLoc(), getSin());
@@ -173,11 +185,17 @@ LogicalResult CrossEntropyOp::buildVjp(OpBuilder &b, Cotangents cotangents,
 
 LogicalResult LookupOp::buildVjp(OpBuilder &b, Cotangents cotangents,
                                  Adjoints adjoints) {
-  auto cotangent = cast<RankedTensorType>(cotangents[0].getType());
-  auto type = RowGradientType::get(b.getContext(), cotangent.getDimSize(1),
-                                   cotangent.getElementType());
+  Value cotangent =
+      convertCotangent(b, getLoc(), cotangents[0], cotangentType(getRows()));
+  auto matrix = cast<RankedTensorType>(cotangent.getType());
+  int64_t columns = matrix.getDimSize(1);
+  if (ShapedType::isDynamic(columns) || columns == 0)
+    return emitOpError("has no derivative: its result must have a static "
+                       "number of columns, and one at least");
+  auto type =
+      RowGradientType::get(b.getContext(), columns, matrix.getElementType());
   at(adjoints, getRowsMutable()) =
-      RowGradientOp::create(b, getLoc(), type, getIndex(), cotangents[0]);
+      RowGradientOp::create(b, getLoc(), type, getIndex(), cotangent);
   return success();
 }
 

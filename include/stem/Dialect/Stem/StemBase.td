@@ -38,8 +38,9 @@ def Stem_Dialect : Dialect {
     - on `stem.param` and `stem.table`: `stem.frozen` (unit: no gradient is
       asked for);
     - on results: `stem.gradient_of` (the symbol whose gradient, or the rows of
-      whose gradient, it is) and `stem.gradient_ids_of` (the symbol of the
-      table whose rows have these ids);
+      whose gradient, it is), `stem.gradient_ids_of` (the symbol of the table
+      whose rows have these ids) and `stem.gradient_of_argument` (i64, not
+      negative: the number of the argument whose gradient it is);
     - on arguments: `stem.name` (string, in the artefact's description),
       `stem.rows` (string: what its dynamic rows count), `stem.output` (unit:
       the result is built there), `stem.param`, `stem.table` (the symbol that
@@ -103,6 +104,8 @@ def Stem_Dialect : Dialect {
         "stem.gradient_of";
     static constexpr ::llvm::StringLiteral kGradientIdsOfAttr =
         "stem.gradient_ids_of";
+    static constexpr ::llvm::StringLiteral kGradientOfArgumentAttr =
+        "stem.gradient_of_argument";
 
     void registerTypes();
   }];

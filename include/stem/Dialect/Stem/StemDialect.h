@@ -49,8 +49,12 @@ struct WeightShape {
 };
 WeightShape getWeightShape(mlir::Type type);
 
+/// Whether values of this type have cotangents: ranked tensors of
+/// floating-point numbers and packed weights.
+bool hasCotangent(mlir::Type type);
+
 /// The type of a value's cotangent: a tensor of its shape in f32, or in f64 for
-/// f64. `type` is a ranked tensor or packed.
+/// f64. `type` has one.
 mlir::Type getCotangentType(mlir::Type type);
 
 /// Bytes of a tensor, buffer or packed matrix, 0 for other types. A size that

@@ -206,7 +206,8 @@ def Stem_EmbeddingVjpOp : Stem_GradientOp<"embedding_vjp"> {
     of a table have `stem.row_gradient`.
 
     Constraints: C1 `cotangent` has as many rows as there are ids; C2 the
-    result has its columns.
+    result has its columns; C3 the result's number of rows is static: no operand
+    says it.
   }];
   let arguments = (ins Stem_IdVector:$ids, Stem_FloatMatrix:$cotangent);
   let results = (outs Stem_FloatMatrix:$result);

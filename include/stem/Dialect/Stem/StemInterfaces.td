@@ -52,7 +52,12 @@ def Stem_VjpOpInterface : OpInterface<"VjpOpInterface"> {
       "::llvm::LogicalResult", "buildVjp",
       (ins "::mlir::OpBuilder &":$builder,
            "::llvm::ArrayRef<::mlir::Value>":$cotangents,
-           "::llvm::MutableArrayRef<::mlir::Value>":$adjoints)>
+           "::llvm::MutableArrayRef<::mlir::Value>":$adjoints)>,
+    InterfaceMethod<
+      "Whether the rule takes a floating-point operand as data, and gives it no "
+      "adjoint.",
+      "bool", "isDataOperand", (ins "unsigned":$index), /*methodBody=*/"",
+      /*defaultImplementation=*/"return false;">
   ];
 }
 

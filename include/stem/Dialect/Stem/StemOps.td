@@ -33,6 +33,8 @@ class Stem_TokenwiseOp<string opMnemonic, list<Trait> traits = []>
 }
 
 def Stem_Differentiable : DeclareOpInterfaceMethods<Stem_VjpOpInterface>;
+def Stem_DifferentiableWithData
+    : DeclareOpInterfaceMethods<Stem_VjpOpInterface, ["isDataOperand"]>;
 
 class Stem_PureTokenwiseOp<string opMnemonic, list<Trait> traits = []>
     : Stem_TokenwiseOp<opMnemonic, traits # [Pure]>;

@@ -113,7 +113,7 @@ def Stem_RotaryAnglesOp : Stem_PureTokenwiseOp<"rotary_angles"> {
   }];
 }
 
-def Stem_RopeOp : Stem_PureTokenwiseOp<"rope", [Stem_Differentiable]> {
+def Stem_RopeOp : Stem_PureTokenwiseOp<"rope", [Stem_DifferentiableWithData]> {
   let summary = "Rotary position embedding of queries or keys";
   let description = [{
     Each row of `x` is cut into heads of `E` columns; in each head the pair
