@@ -154,13 +154,25 @@ private:
                 types.matrix(config.vocabSize, config.hiddenSize));
   }
 
+  /// The token whose embedding is not trained, as in transformers; a negative
+  /// one counts from the end. Nothing but gradients asks for it.
+  IntegerAttr paddingId() {
+    if (hasCache() || !config.padToken)
+      return {};
+    const int64_t size = static_cast<int64_t>(config.vocabSize);
+    const int64_t id = *config.padToken + (*config.padToken < 0 ? size : 0);
+    if (id < 0 || id >= size)
+      return {};
+    return builder.getI64IntegerAttr(id);
+  }
+
   /// Embedding and all layers; the first three arguments are ids, positions
   /// and sequences. `cache` is null without one.
   Value buildTrunk(ValueRange tokens, Value cache) {
     Value embedding = load(weights.embedding,
                            types.matrix(config.vocabSize, config.hiddenSize));
     Value x = EmbeddingOp::create(builder, loc, types.residual(), tokens[0],
-                                  embedding);
+                                  embedding, paddingId());
     auto angles = types.activation(config.headDim / 2, builder.getF32Type());
     auto rotary = RotaryAnglesOp::create(
         builder, loc, angles, angles, tokens[1],

@@ -407,6 +407,8 @@ static LogicalResult evaluate(Machine &machine, EmbeddingVjpOp op) {
     FailureOr<int64_t> id = readId(op, ids, t, rows);
     if (failed(id))
       return failure();
+    if (op.getPaddingId() == static_cast<uint64_t>(*id))
+      continue;
     for (int64_t j = 0; j < cotangent.shape[1]; ++j)
       result->at(*id, j) += cotangent.at(t, j);
   }

@@ -229,7 +229,8 @@ LogicalResult EmbeddingVjpOp::verify() {
   if (ShapedType::isDynamic(dim(getResult(), 0)))
     return emitOpError() << "rows of the result must be static, got "
                          << getResult().getType();
-  return success();
+  // C4
+  return expectPaddingId(*this, getPaddingId(), dim(getResult(), 0));
 }
 
 LogicalResult KeepSelectedOp::verify() {

@@ -65,6 +65,14 @@ LogicalResult verify::expectBias(Operation *op, Value bias, int64_t outputs,
                     "as long as its weight has outputs");
 }
 
+LogicalResult verify::expectPaddingId(Operation *op, std::optional<uint64_t> id,
+                                      int64_t rows) {
+  if (!id || ShapedType::isDynamic(rows) || *id < static_cast<uint64_t>(rows))
+    return success();
+  return op->emitOpError() << "padding_id must be one of the " << rows
+                           << " rows, got " << static_cast<int64_t>(*id);
+}
+
 //===----------------------------------------------------------------------===//
 // State
 //===----------------------------------------------------------------------===//
@@ -134,9 +142,12 @@ LogicalResult EmbeddingOp::verify() {
                         dim(getIds(), 0), "the number of ids")))
     return failure();
   // C2
-  return expectSize(*this, "columns of the result", dim(getResult(), 1),
-                    getWeightShape(getWeight().getType()).inputs,
-                    "the columns of the weight");
+  WeightShape weight = getWeightShape(getWeight().getType());
+  if (failed(expectSize(*this, "columns of the result", dim(getResult(), 1),
+                        weight.inputs, "the columns of the weight")))
+    return failure();
+  // C3
+  return expectPaddingId(*this, getPaddingId(), weight.outputs);
 }
 
 LogicalResult RMSNormOp::verify() {

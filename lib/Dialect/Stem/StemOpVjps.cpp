@@ -53,8 +53,9 @@ LogicalResult EmbeddingOp::buildVjp(OpBuilder &b, Cotangents cotangents,
   if (ShapedType::isDynamic(getWeightShape(getWeight().getType()).outputs))
     return emitOpError("has no derivative: its gradient is a matrix, whose "
                        "number of rows must be static");
-  at(adjoints, getWeightMutable()) = EmbeddingVjpOp::create(
-      b, getLoc(), cotangentType(getWeight()), getIds(), cotangents[0]);
+  at(adjoints, getWeightMutable()) =
+      EmbeddingVjpOp::create(b, getLoc(), cotangentType(getWeight()), getIds(),
+                             cotangents[0], getPaddingIdAttr());
   return success();
 }
 

@@ -10,6 +10,8 @@
 
 #include "mlir/IR/Operation.h"
 
+#include <optional>
+
 namespace stem::verify {
 
 int64_t dim(mlir::Value value, unsigned index);
@@ -25,6 +27,10 @@ mlir::LogicalResult expectShapeOf(mlir::Operation *op, const char *what,
 
 mlir::LogicalResult expectBias(mlir::Operation *op, mlir::Value bias,
                                int64_t outputs, const char *what);
+
+/// `id` is null or one of `rows`.
+mlir::LogicalResult expectPaddingId(mlir::Operation *op,
+                                    std::optional<uint64_t> id, int64_t rows);
 
 /// Constraints C1 to C3 of stem.attention.
 mlir::LogicalResult expectHeads(mlir::Operation *op, mlir::Value q,

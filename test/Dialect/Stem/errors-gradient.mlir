@@ -523,6 +523,14 @@ func.func @embedding_vjp_c2(%i: tensor<3xi32>, %c: tensor<3x8xf32>) {
 
 // -----
 
+func.func @embedding_vjp_c4(%i: tensor<3xi32>, %c: tensor<3x8xf32>) {
+  // expected-error @+1 {{'stem.embedding_vjp' op padding_id must be one of the 32 rows, got 32}}
+  %0 = stem.embedding_vjp %i, %c {padding_id = 32 : i64} : (tensor<3xi32>, tensor<3x8xf32>) -> tensor<32x8xf32>
+  return
+}
+
+// -----
+
 func.func @embedding_vjp_c3(%i: tensor<3xi32>, %c: tensor<3x8xf32>) {
   // expected-error @+1 {{'stem.embedding_vjp' op rows of the result must be static, got 'tensor<?x8xf32>'}}
   %0 = stem.embedding_vjp %i, %c : (tensor<3xi32>, tensor<3x8xf32>) -> tensor<?x8xf32>

@@ -18,6 +18,14 @@ func.func @embedding_c2(%ids: tensor<4xi32>, %w: tensor<32x8xf32>) {
 
 // -----
 
+func.func @embedding_c3(%ids: tensor<4xi32>, %w: tensor<32x8xf32>) {
+  // expected-error @+1 {{'stem.embedding' op padding_id must be one of the 32 rows, got -1}}
+  %0 = stem.embedding %ids, %w {padding_id = -1 : i64} : tensor<4xi32>, tensor<32x8xf32> -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
 func.func @silu_c1(%x: tensor<4x8xf32>) {
   // expected-error @+1 {{'stem.silu' op result must have the shape of x ('tensor<4x8xf32>'), got 'tensor<4x9xf32>'}}
   %0 = stem.silu %x : tensor<4x8xf32> -> tensor<4x9xf32>

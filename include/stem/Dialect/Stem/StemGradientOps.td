@@ -202,14 +202,15 @@ def Stem_EmbeddingVjpOp : Stem_GradientOp<"embedding_vjp"> {
   let summary = "VJP of stem.embedding";
   let description = [{
     `result[v] = sum over t with ids[t] = v of cotangent[t]`, in the order of
-    the tokens. The result is dense, as the embedding's optimizer is; the rows
-    of a table have `stem.row_gradient`.
+    the tokens; 0 for `v = padding_id`. The result is dense, as the embedding's
+    optimizer is; the rows of a table have `stem.row_gradient`.
 
     Constraints: C1 `cotangent` has as many rows as there are ids; C2 the
     result has its columns; C3 the result's number of rows is static: no operand
-    says it.
+    says it; C4 `padding_id` is one of its rows.
   }];
-  let arguments = (ins Stem_IdVector:$ids, Stem_FloatMatrix:$cotangent);
+  let arguments = (ins Stem_IdVector:$ids, Stem_FloatMatrix:$cotangent,
+                       OptionalAttr<I64Attr>:$padding_id);
   let results = (outs Stem_FloatMatrix:$result);
   let assemblyFormat = [{
     $ids `,` $cotangent attr-dict `:` functional-type(operands, results)

@@ -16,16 +16,24 @@ def Stem_EmbeddingOp : Stem_PureTokenwiseOp<"embedding", [Stem_Differentiable]> 
     The weight is `[V, D]`, or packed `D x V` where a tied head reads the same
     matrix.
 
+    The row `padding_id` has no gradient: it is a padding token's, which stays as
+    it is (PyTorch's `padding_idx`).
+
     Constraints: C1 the result has as many rows as there are ids; C2 the
-    result has the columns of the weight.
+    result has the columns of the weight; C3 `padding_id` is a row of the
+    weight.
 
     ```mlir
     %x = stem.embedding %ids, %w : tensor<?xi32>, tensor<49152x576xbf16> -> tensor<?x576xf32>
     ```
   }];
   let arguments = (ins Stem_IdVector:$ids,
-                       AnyTypeOf<[Stem_FloatMatrix, Stem_PackedType]>:$weight);
+                       AnyTypeOf<[Stem_FloatMatrix, Stem_PackedType]>:$weight,
+                       OptionalAttr<I64Attr>:$padding_id);
   let results = (outs Stem_FloatMatrix:$result);
+  let builders = [OpBuilder<
+    (ins "::mlir::Type":$result, "::mlir::Value":$ids, "::mlir::Value":$weight),
+    [{ build($_builder, $_state, result, ids, weight, ::mlir::IntegerAttr()); }]>];
   let assemblyFormat = [{
     $ids `,` $weight attr-dict `:` type($ids) `,` type($weight) `->` type($result)
   }];
