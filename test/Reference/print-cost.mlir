@@ -134,3 +134,41 @@ func.func @loops(%x: tensor<?x8xf32>, %w: tensor<16x8xf32>, %c: tensor<?x1xf32>,
 
 // JSON: {"schema":"stem.cost/1","tokens":4,"gflops":1,"bandwidth_gbs":1,"functions":[{"name":"layer","ops":[{"op":"stem.linear","flops":1024,"bytes":896,"parameters":128,
 // JSON-SAME: {"name":"twice"
+
+// Gradients: elementwise ones are 1 to 10 FLOPs an element; products are two
+// for each one of the forward and those that are computed again; a packed or
+// two-byte weight has a gradient in f32.
+// CHECK: @gradients
+// CHECK: stem.rms_norm_vjp {{ *}}320 {{ *}}416 {{ *}}0
+// CHECK-NEXT: stem.silu_vjp {{ *}}256 {{ *}}384 {{ *}}0
+// CHECK-NEXT: stem.linear_input_vjp {{ *}}1024 {{ *}}640 {{ *}}128
+// CHECK-NEXT: stem.linear_weight_vjp {{ *}}1024 {{ *}}896 {{ *}}0
+// CHECK-NEXT: stem.sum_tokens {{ *}}64 {{ *}}320 {{ *}}0
+// CHECK-NEXT: stem.attention_vjp {{ *}}800 {{ *}}672 {{ *}}0
+// CHECK-NEXT: stem.attention_vjp {{ *}}400 {{ *}}672 {{ *}}0
+// CHECK-NEXT: stem.dense_ffn_vjp {{ *}}8832 {{ *}}3712 {{ *}}384
+// CHECK-NEXT: stem.gated_ffn_vjp {{ *}}5760 {{ *}}2944 {{ *}}256
+// CHECK-NEXT: stem.cross_entropy_vjp {{ *}}7424 {{ *}}2336 {{ *}}256
+// CHECK-NEXT: stem.embedding_vjp {{ *}}32 {{ *}}1168 {{ *}}0
+// CHECK-NEXT: stem.keep_selected {{ *}}0 {{ *}}284 {{ *}}0
+// CHECK-NEXT: stem.row_gradient {{ *}}0 {{ *}}144 {{ *}}0
+// CHECK-NEXT: stem.merge_row_gradients {{ *}}0 {{ *}}0 {{ *}}0
+// CHECK-NEXT: stem.table_gradient {{ *}}32 {{ *}}320 {{ *}}0
+func.func @gradients(%x: tensor<?x8xf32>, %n: tensor<4xf32>, %h: tensor<?x16xf32>, %w: !stem.packed<8x16xbf16>, %k: tensor<?x4xf32>, %i: tensor<?xi32>, %g: tensor<16x8xf32>, %d: tensor<8x16xf32>, %b: tensor<16xf32>, %head: tensor<32x8xf32>, %c: tensor<?xf32>, %s: tensor<3xi32>) {
+  %0:2 = stem.rms_norm_vjp %x, %n, %x {eps = 1.0e-5 : f64} : (tensor<?x8xf32>, tensor<4xf32>, tensor<?x8xf32>) -> (tensor<?x8xf32>, tensor<4xf32>)
+  %1 = stem.silu_vjp %x, %x : (tensor<?x8xf32>, tensor<?x8xf32>) -> tensor<?x8xf32>
+  %2 = stem.linear_input_vjp %h, %w : (tensor<?x16xf32>, !stem.packed<8x16xbf16>) -> tensor<?x8xf32>
+  %3 = stem.linear_weight_vjp %x, %h : (tensor<?x8xf32>, tensor<?x16xf32>) -> tensor<16x8xf32>
+  %4 = stem.sum_tokens %h : tensor<?x16xf32> -> tensor<16xf32>
+  %5:3 = stem.attention_vjp %x, %k, %k, %x at %i of %i {head_dim = 4 : i64, scale = 0.5 : f64} : (tensor<?x8xf32>, tensor<?x4xf32>, tensor<?x4xf32>, tensor<?x8xf32>, tensor<?xi32>, tensor<?xi32>) -> (tensor<?x8xf32>, tensor<?x4xf32>, tensor<?x4xf32>)
+  %6:3 = stem.attention_vjp %x, %k, %k, %x at %i of %i {head_dim = 4 : i64, scale = 0.5 : f64, window = 1 : i64} : (tensor<?x8xf32>, tensor<?x4xf32>, tensor<?x4xf32>, tensor<?x8xf32>, tensor<?xi32>, tensor<?xi32>) -> (tensor<?x8xf32>, tensor<?x4xf32>, tensor<?x4xf32>)
+  %7:6 = stem.dense_ffn_vjp %x gate %g up %g down %d cotangent %x gate_bias %b up_bias %b {resultSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1>} : (tensor<?x8xf32>, tensor<16x8xf32>, tensor<16x8xf32>, tensor<8x16xf32>, tensor<?x8xf32>, tensor<16xf32>, tensor<16xf32>) -> (tensor<?x8xf32>, tensor<16x8xf32>, tensor<16x8xf32>, tensor<8x16xf32>, tensor<16xf32>, tensor<16xf32>)
+  %8:4 = stem.gated_ffn_vjp %x gate %g rows %h down %d cotangent %x : (tensor<?x8xf32>, tensor<16x8xf32>, tensor<?x16xf32>, tensor<8x16xf32>, tensor<?x8xf32>) -> (tensor<?x8xf32>, tensor<16x8xf32>, tensor<?x16xf32>, tensor<8x16xf32>)
+  %9:2 = stem.cross_entropy_vjp %x, %head, %i, %c : (tensor<?x8xf32>, tensor<32x8xf32>, tensor<?xi32>, tensor<?xf32>) -> (tensor<?x8xf32>, tensor<32x8xf32>)
+  %10 = stem.embedding_vjp %i, %x : (tensor<?xi32>, tensor<?x8xf32>) -> tensor<32x8xf32>
+  %11 = stem.keep_selected %x ids %i in %s : (tensor<?x8xf32>, tensor<?xi32>, tensor<3xi32>) -> tensor<?x8xf32>
+  %12 = stem.row_gradient %i, %x : tensor<?xi32>, tensor<?x8xf32> -> !stem.row_gradient<8xf32>
+  %13 = stem.merge_row_gradients %12, %12 : !stem.row_gradient<8xf32>
+  %14:2 = stem.table_gradient %13 index %i ids %i : (!stem.row_gradient<8xf32>, tensor<?xi32>, tensor<?xi32>) -> (tensor<?xi32>, tensor<?x8xf32>)
+  return
+}

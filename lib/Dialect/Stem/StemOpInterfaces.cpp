@@ -355,8 +355,12 @@ OpCost KeepSelectedOp::getCost(int64_t tokens) {
 OpCost RowGradientOp::getCost(int64_t tokens) {
   return elementwiseCost(*this, getCotangent(), 0, tokens);
 }
+// Reads the pairs too, as many as there are tokens.
 OpCost TableGradientOp::getCost(int64_t tokens) {
-  return elementwiseCost(*this, getRows(), 1, tokens);
+  RowGradientType pairs = getPairs().getType();
+  Count row = Count(pairs.getColumns()) * elementBytes(getRows().getType()) + 4;
+  return costOf(Count(tokens) * pairs.getColumns(),
+                streamedBytes(*this, tokens) + Count(tokens) * row, 0);
 }
 
 // The pairs are named twice, not moved.

@@ -157,3 +157,67 @@ func.func @parallel(%m: memref<4xf32>, %n: index) -> index {
   stem.parallel_call @bare tasks %n()
   return %t : index
 }
+
+// CHECK-LABEL: func.func @gradients_of_linear
+func.func @gradients_of_linear(%x: tensor<?x8xf32>, %w: tensor<4xf32>, %c: tensor<?x8xf32>, %m: tensor<8x4xbf16>, %p: !stem.packed<4x8xbf16>) -> tensor<8xf32> {
+  // CHECK: stem.rms_norm_vjp %{{.*}}, %{{.*}}, %{{.*}} {eps = {{.*}} : f64} : (tensor<?x8xf32>, tensor<4xf32>, tensor<?x8xf32>) -> (tensor<?x8xf32>, tensor<4xf32>)
+  %0:2 = stem.rms_norm_vjp %x, %w, %c {eps = 1.0e-5 : f64} : (tensor<?x8xf32>, tensor<4xf32>, tensor<?x8xf32>) -> (tensor<?x8xf32>, tensor<4xf32>)
+  // CHECK: stem.silu_vjp %{{.*}}, %{{.*}} : (tensor<?x8xf32>, tensor<?x8xf32>) -> tensor<?x8xf32>
+  %1 = stem.silu_vjp %x, %0#0 : (tensor<?x8xf32>, tensor<?x8xf32>) -> tensor<?x8xf32>
+  // CHECK: stem.linear_input_vjp %{{.*}}, %{{.*}} : (tensor<?x8xf32>, tensor<8x4xbf16>) -> tensor<?x4xf32>
+  %2 = stem.linear_input_vjp %1, %m : (tensor<?x8xf32>, tensor<8x4xbf16>) -> tensor<?x4xf32>
+  // CHECK: stem.linear_input_vjp %{{.*}}, %{{.*}} : (tensor<?x8xf32>, !stem.packed<4x8xbf16>) -> tensor<?x4xf32>
+  %3 = stem.linear_input_vjp %1, %p : (tensor<?x8xf32>, !stem.packed<4x8xbf16>) -> tensor<?x4xf32>
+  // CHECK: stem.linear_weight_vjp %{{.*}}, %{{.*}} : (tensor<?x4xf32>, tensor<?x8xf32>) -> tensor<8x4xf32>
+  %4 = stem.linear_weight_vjp %2, %1 : (tensor<?x4xf32>, tensor<?x8xf32>) -> tensor<8x4xf32>
+  // CHECK: stem.sum_tokens %{{.*}} : tensor<?x8xf32> -> tensor<8xf32>
+  %5 = stem.sum_tokens %1 : tensor<?x8xf32> -> tensor<8xf32>
+  return %5 : tensor<8xf32>
+}
+
+// CHECK-LABEL: func.func @gradients_of_attention
+func.func @gradients_of_attention(%q: tensor<?x8xf32>, %k: tensor<?x4xf32>, %v: tensor<?x4xf32>, %c: tensor<?x8xf32>, %p: tensor<?xi32>, %s: tensor<?xi32>) -> tensor<?x8xf32> {
+  // CHECK: stem.attention_vjp %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} at %{{.*}} of %{{.*}} {head_dim = 4 : i64, scale = 5.000000e-01 : f64} : (tensor<?x8xf32>, tensor<?x4xf32>, tensor<?x4xf32>, tensor<?x8xf32>, tensor<?xi32>, tensor<?xi32>) -> (tensor<?x8xf32>, tensor<?x4xf32>, tensor<?x4xf32>)
+  %0:3 = stem.attention_vjp %q, %k, %v, %c at %p of %s {head_dim = 4 : i64, scale = 0.5 : f64} : (tensor<?x8xf32>, tensor<?x4xf32>, tensor<?x4xf32>, tensor<?x8xf32>, tensor<?xi32>, tensor<?xi32>) -> (tensor<?x8xf32>, tensor<?x4xf32>, tensor<?x4xf32>)
+  // CHECK: stem.attention_vjp {{.*}} {head_dim = 4 : i64, scale = 5.000000e-01 : f64, window = 16 : i64}
+  %1:3 = stem.attention_vjp %q, %k, %v, %0#0 at %p of %s {head_dim = 4 : i64, scale = 0.5 : f64, window = 16 : i64} : (tensor<?x8xf32>, tensor<?x4xf32>, tensor<?x4xf32>, tensor<?x8xf32>, tensor<?xi32>, tensor<?xi32>) -> (tensor<?x8xf32>, tensor<?x4xf32>, tensor<?x4xf32>)
+  return %1#0 : tensor<?x8xf32>
+}
+
+// CHECK-LABEL: func.func @gradients_of_ffns
+func.func @gradients_of_ffns(%x: tensor<?x8xf32>, %g: tensor<16x8xf32>, %u: tensor<?x16xf32>, %d: tensor<8x16xf32>, %b: tensor<16xf32>) -> tensor<?x8xf32> {
+  // CHECK: stem.dense_ffn_vjp %{{.*}} gate %{{.*}} up %{{.*}} down %{{.*}} cotangent %{{.*}} {resultSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0>} : (tensor<?x8xf32>, tensor<16x8xf32>, tensor<16x8xf32>, tensor<8x16xf32>, tensor<?x8xf32>) -> (tensor<?x8xf32>, tensor<16x8xf32>, tensor<16x8xf32>, tensor<8x16xf32>)
+  %0:4 = stem.dense_ffn_vjp %x gate %g up %g down %d cotangent %x {resultSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0>} : (tensor<?x8xf32>, tensor<16x8xf32>, tensor<16x8xf32>, tensor<8x16xf32>, tensor<?x8xf32>) -> (tensor<?x8xf32>, tensor<16x8xf32>, tensor<16x8xf32>, tensor<8x16xf32>)
+  // CHECK: stem.dense_ffn_vjp {{.*}} cotangent %{{.*}} gate_bias %{{.*}} up_bias %{{.*}} {resultSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1>} : (
+  %3:6 = stem.dense_ffn_vjp %x gate %g up %g down %d cotangent %0#0 gate_bias %b up_bias %b {resultSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1>} : (tensor<?x8xf32>, tensor<16x8xf32>, tensor<16x8xf32>, tensor<8x16xf32>, tensor<?x8xf32>, tensor<16xf32>, tensor<16xf32>) -> (tensor<?x8xf32>, tensor<16x8xf32>, tensor<16x8xf32>, tensor<8x16xf32>, tensor<16xf32>, tensor<16xf32>)
+  // CHECK: stem.gated_ffn_vjp %{{.*}} gate %{{.*}} rows %{{.*}} down %{{.*}} cotangent %{{.*}} : (
+  %1:4 = stem.gated_ffn_vjp %x gate %g rows %u down %d cotangent %3#0 : (tensor<?x8xf32>, tensor<16x8xf32>, tensor<?x16xf32>, tensor<8x16xf32>, tensor<?x8xf32>) -> (tensor<?x8xf32>, tensor<16x8xf32>, tensor<?x16xf32>, tensor<8x16xf32>)
+  // CHECK: stem.gated_ffn_vjp %{{.*}} gate %{{.*}} rows %{{.*}} down %{{.*}} cotangent %{{.*}} gate_bias %{{.*}} : (
+  %2:5 = stem.gated_ffn_vjp %x gate %g rows %u down %d cotangent %1#0 gate_bias %b : (tensor<?x8xf32>, tensor<16x8xf32>, tensor<?x16xf32>, tensor<8x16xf32>, tensor<?x8xf32>, tensor<16xf32>) -> (tensor<?x8xf32>, tensor<16x8xf32>, tensor<?x16xf32>, tensor<8x16xf32>, tensor<16xf32>)
+  return %2#0 : tensor<?x8xf32>
+}
+
+// CHECK-LABEL: func.func @gradients_of_ids
+// CHECK-SAME: !stem.row_gradient<8xf32>
+func.func @gradients_of_ids(%x: tensor<?x8xf32>, %h: tensor<32x8xbf16>, %l: tensor<?xi32>, %c: tensor<?xf32>, %ids: tensor<?xi32>, %in: tensor<3xi32>, %r: !stem.row_gradient<8xf32>) -> (tensor<?xi32>, tensor<?x8xf32>) {
+  // CHECK: stem.cross_entropy_vjp %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} : (tensor<?x8xf32>, tensor<32x8xbf16>, tensor<?xi32>, tensor<?xf32>) -> (tensor<?x8xf32>, tensor<32x8xf32>)
+  %0:2 = stem.cross_entropy_vjp %x, %h, %l, %c : (tensor<?x8xf32>, tensor<32x8xbf16>, tensor<?xi32>, tensor<?xf32>) -> (tensor<?x8xf32>, tensor<32x8xf32>)
+  // CHECK: stem.embedding_vjp %{{.*}}, %{{.*}} : (tensor<?xi32>, tensor<?x8xf32>) -> tensor<32x8xf32>
+  %1 = stem.embedding_vjp %ids, %0#0 : (tensor<?xi32>, tensor<?x8xf32>) -> tensor<32x8xf32>
+  // CHECK: stem.keep_selected %{{.*}} ids %{{.*}} in %{{.*}} : (tensor<?x8xf32>, tensor<?xi32>, tensor<3xi32>) -> tensor<?x8xf32>
+  %2 = stem.keep_selected %x ids %ids in %in : (tensor<?x8xf32>, tensor<?xi32>, tensor<3xi32>) -> tensor<?x8xf32>
+  // CHECK: stem.keep_selected others %{{.*}} ids %{{.*}} in %{{.*}} : (
+  %3 = stem.keep_selected others %2 ids %ids in %in : (tensor<?x8xf32>, tensor<?xi32>, tensor<3xi32>) -> tensor<?x8xf32>
+  // CHECK: stem.row_gradient %{{.*}}, %{{.*}} : tensor<?xi32>, tensor<?x8xf32> -> !stem.row_gradient<8xf32>
+  %4 = stem.row_gradient %ids, %3 : tensor<?xi32>, tensor<?x8xf32> -> !stem.row_gradient<8xf32>
+  // CHECK: stem.merge_row_gradients %{{.*}}, %{{.*}} : !stem.row_gradient<8xf32>
+  %5 = stem.merge_row_gradients %4, %r : !stem.row_gradient<8xf32>
+  // CHECK: stem.table_gradient %{{.*}} index %{{.*}} ids %{{.*}} : (!stem.row_gradient<8xf32>, tensor<?xi32>, tensor<?xi32>) -> (tensor<?xi32>, tensor<?x8xf32>)
+  %6:2 = stem.table_gradient %5 index %ids ids %ids : (!stem.row_gradient<8xf32>, tensor<?xi32>, tensor<?xi32>) -> (tensor<?xi32>, tensor<?x8xf32>)
+  return %6#0, %6#1 : tensor<?xi32>, tensor<?x8xf32>
+}
+
+// CHECK: stem.param @frozen = "frozen" : tensor<4xf32> {stem.frozen}
+stem.param @frozen = "frozen" : tensor<4xf32> {stem.frozen}
+// CHECK: func.func private @gradients(tensor<4xf32>) -> (tensor<4xf32> {stem.gradient_of_argument = 0 : i64}, tensor<?xi32> {stem.gradient_ids_of = @up}, tensor<?x16xf32> {stem.gradient_of = @up})
+func.func private @gradients(tensor<4xf32>) -> (tensor<4xf32> {stem.gradient_of_argument = 0 : i64}, tensor<?xi32> {stem.gradient_ids_of = @up}, tensor<?x16xf32> {stem.gradient_of = @up})

@@ -108,8 +108,9 @@ def Stem_AttentionVjpOp : Stem_GradientOp<"attention_vjp"> {
     sum_t e_ts q_t`. Sums over `t` also go over the query heads that share a
     key-value head.
 
-    Constraints: C1 to C7 are those of `stem.attention`, for `cotangent` in
-    place of its result; C8 each result has the shape of its value.
+    Constraints: C1 to C3 and C5 to C7 are those of `stem.attention`, for
+    `cotangent` in place of its result; C8 each result has the shape of its
+    value.
   }];
   let arguments = (ins Stem_FloatMatrix:$q, Stem_FloatMatrix:$k,
                        Stem_FloatMatrix:$v, Stem_FloatMatrix:$cotangent,
