@@ -25,7 +25,7 @@ Without stage names, runs all of them:
   unit      the unit tests
   lit       the tests of the tools (test/)
   e2e       whole programs (test/e2e)
-  asan      lib/Model and lib/Runtime with the address and undefined-behaviour
+  asan      the libraries without MLIR with the address and undefined-behaviour
             sanitizers: build, unit tests, the fuzzers' seeds
   fuzz      each fuzzer for 10 seconds
   peers     only with --peers: compares with PyTorch, transformers and
