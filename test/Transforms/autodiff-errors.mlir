@@ -383,6 +383,14 @@ func.func @f(%x: tensor<4xf32>) -> tensor<*xf32> {
 
 // -----
 
+// expected-error @+1 {{result 0 depends on a weight or an argument, but 'tensor<2xf80>' has no derivative}}
+func.func @f(%x: tensor<2xf64>) -> tensor<2xf80> {
+  %0 = arith.extf %x : tensor<2xf64> to tensor<2xf80>
+  return %0 : tensor<2xf80>
+}
+
+// -----
+
 // A derivative has no derivative.
 // expected-error @+1 {{result 0 depends on a weight or an argument, but '!stem.row_gradient<4xf32>' has no derivative}}
 func.func @f(%x: tensor<3x4xf32>, %i: tensor<3xi32>) -> !stem.row_gradient<4xf32> {

@@ -22,9 +22,11 @@ using Cotangents = ArrayRef<Value>;
 using Adjoints = MutableArrayRef<Value>;
 
 bool stem::hasCotangent(Type type) {
+  if (isa<PackedType>(type))
+    return true;
   auto tensor = dyn_cast<RankedTensorType>(type);
-  return isa<PackedType>(type) ||
-         (tensor && isa<FloatType>(tensor.getElementType()));
+  return tensor && isa<FloatType>(tensor.getElementType()) &&
+         tensor.getElementTypeBitWidth() <= 64;
 }
 
 Type stem::getCotangentType(Type type) {

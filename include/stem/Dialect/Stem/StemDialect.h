@@ -50,7 +50,7 @@ struct WeightShape {
 WeightShape getWeightShape(mlir::Type type);
 
 /// Whether values of this type have cotangents: ranked tensors of
-/// floating-point numbers and packed weights.
+/// floating-point numbers, of f64 at most, and packed weights.
 bool hasCotangent(mlir::Type type);
 
 /// The type of a value's cotangent: a tensor of its shape in f32, or in f64 for
