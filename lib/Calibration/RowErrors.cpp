@@ -33,6 +33,7 @@ void RowErrors::add(const RowPositions &positions) {
          fit.sums.name(), positions.index.size());
   constexpr int64_t piece = 64;
   int64_t width = fit.columns(), count = int64_t(positions.index.size());
+  const ColumnRange &range = fit.range();
   parallelFor(
       threadsFor(fit.context(), count * width), (width - 1) / piece + 1,
       [&](int64_t task) {
@@ -41,7 +42,8 @@ void RowErrors::add(const RowPositions &positions) {
         float row[piece];
         for (int64_t i = 0; i < count; ++i)
           for (int64_t c = 0; positions.index[i] != -1 && c < taken; ++c) {
-            float gate = positions.gate[i * width + first + c];
+            float gate =
+                positions.gate[i * range.width + range.first + first + c];
             gateSquares[first + c] += double(gate) * gate;
           }
         for (size_t candidate = 0; candidate < shrinkages.size(); ++candidate) {
@@ -50,8 +52,8 @@ void RowErrors::add(const RowPositions &positions) {
             if (positions.index[i] == -1)
               continue;
             fit.row(positions, i, first, taken, shrinkages[candidate], row);
-            const float *gate = positions.gate + i * width + first;
-            const float *up = positions.up + i * width + first;
+            int64_t at = i * range.width + range.first + first;
+            const float *gate = positions.gate + at, *up = positions.up + at;
             for (int64_t c = 0; c < taken; ++c) {
               float error = gate[c] * (up[c] - row[c]);
               sum[c] += double(error) * error;
@@ -61,11 +63,12 @@ void RowErrors::add(const RowPositions &positions) {
       });
 }
 
-std::vector<double> RowErrors::totals() const {
+std::vector<double> RowErrors::totals(const std::vector<double> &before) const {
   std::vector<double> totals;
   for (size_t i = 0; i < shrinkages.size(); ++i) {
     auto first = sums.begin() + int64_t(i) * fit.columns();
-    totals.push_back(std::accumulate(first, first + fit.columns(), 0.0));
+    totals.push_back(std::accumulate(first, first + fit.columns(),
+                                     before.empty() ? 0.0 : before.at(i)));
   }
   return totals;
 }

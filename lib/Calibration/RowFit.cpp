@@ -62,7 +62,8 @@ RowFit RowFit::meanRow(const RowStatistics &statistics) {
     fail("{}: no position was counted: the mean row needs calibration text",
          statistics.name());
   int64_t columns = statistics.columns();
-  RowStatistics all(statistics.context, 1, columns, statistics.name());
+  RowStatistics all(statistics.context, 1, statistics.range(),
+                    statistics.name());
   all.rowCounts[0] = statistics.positions();
   parallelFor(all.context, tasksOf(columns, taskColumns), [&](int64_t task) {
     int64_t first = task * taskColumns;
@@ -75,9 +76,9 @@ RowFit RowFit::meanRow(const RowStatistics &statistics) {
         gatedUps[c] += statistics.gatedUps()[at];
       }
     for (int64_t c = 0; c < count; ++c) {
-      RowStatistics::matrix(all.gateSquareSums)[first + c] = float(squares[c]);
-      RowStatistics::matrix(all.gatedUpSums)[first + c] = float(gatedUps[c]);
-      RowStatistics::matrix(all.upSums)[first + c] =
+      all.matrix(0)[first + c] = float(squares[c]);
+      all.matrix(1)[first + c] = float(gatedUps[c]);
+      all.matrix(2)[first + c] =
           squares[c] > 0 ? float(gatedUps[c] / squares[c]) : 0;
     }
   });
@@ -108,6 +109,15 @@ int64_t RowFit::fitBytes(int64_t columns, int64_t features) {
   return sum;
 }
 
+std::span<const float> RowFit::table() const {
+  return {sums.sums, size_t(3 * sums.rows() * columns())};
+}
+
+void RowFit::moveTo(const float *copy) {
+  sums.sums = const_cast<float *>(copy); // fitted: only read from here on
+  sums.memory = Arena();
+}
+
 void RowFit::setShrinkage(double shrinkage) {
   if (!(shrinkage >= 0) || std::isinf(shrinkage))
     fail("{}: k is {}: wanted 0 or more", sums.name(), shrinkage);
@@ -124,7 +134,7 @@ void RowFit::checkSums() const {
         fail("{}: the sums of row {} hold NaN or infinity (dimension {}): a "
              "gate or an up-projection is not finite or too large for f32. "
              "Evaluate the model on this text first, or leave this layer dense",
-             sums.name(), i / width, i % width);
+             sums.name(), i / width, range().first + i % width);
   });
 }
 
@@ -192,18 +202,19 @@ void RowFit::regress(const FeatureReader &read, double ridge) {
 }
 
 /// The regression alone, without slope and offset.
-void RowFit::predict(const float *rows, int64_t count, float *out) const {
+void RowFit::predict(const float *rows, int64_t count, float *out,
+                     int64_t stride) const {
   int64_t width = columns();
   parallelFor(context(), tasksOf(count, taskRows), [&](int64_t task) {
     int64_t first = task * taskRows;
     int64_t taken = std::min(taskRows, count - first);
     stem_packed_matmul(context(), rows + first * features, features,
                        weights.data(), STEM_F32, features, width, 0, 0,
-                       out + first * width, width, taken, features, width,
+                       out + first * stride, stride, taken, features, width,
                        /*accumulate=*/0);
     for (int64_t i = first; i < first + taken; ++i)
       for (int64_t c = 0; c < width; ++c)
-        out[i * width + c] += constant[c];
+        out[i * stride + c] += constant[c];
   });
 }
 
@@ -213,8 +224,7 @@ void RowFit::predictAll(const FeatureReader &read) {
   for (int64_t first = 0; first < sums.rows(); first += readRows) {
     int64_t count = std::min(readRows, sums.rows() - first);
     read(first, count, block.data());
-    predict(block.data(), count,
-            RowStatistics::matrix(sums.upSums) + first * columns());
+    predict(block.data(), count, sums.matrix(2) + first * columns(), columns());
   }
 }
 
@@ -225,7 +235,7 @@ void RowFit::correct() {
   int64_t width = columns();
   slope.assign(width, 1);
   offset.assign(width, 0);
-  float *priors = RowStatistics::matrix(sums.upSums);
+  float *priors = sums.matrix(2);
   parallelFor(context(), tasksOf(width, taskColumns), [&](int64_t task) {
     int64_t begin = task * taskColumns;
     int64_t end = std::min(begin + taskColumns, width);
@@ -268,14 +278,16 @@ void RowFit::prior(const float *rows, int64_t count, float *out) const {
     fail("{}: priors of {} ids, wanted a count of at least 0, the features and "
          "a place for the rows",
          sums.name(), count);
+  int64_t stride = range().width;
+  out += range().first;
   if (features == 0) {
     for (int64_t i = 0; i < count; ++i)
-      std::copy_n(priors(), width, out + i * width);
+      std::copy_n(priors(), width, out + i * stride);
     return;
   }
-  predict(rows, count, out);
+  predict(rows, count, out, stride);
   for (int64_t i = 0; i < count; ++i) {
-    float *row = out + i * width;
+    float *row = out + i * stride;
     for (int64_t c = 0; c < width; ++c)
       row[c] = slope[c] * row[c] + offset[c];
     applyBlend(0, width, row);
@@ -375,8 +387,8 @@ void RowFit::shrunkRow(const RowPositions &positions, int64_t i, int64_t first,
       out[c] = shrink(squares[c], gatedUps[c], c);
     return;
   }
-  const float *gate = positions.gate + i * width + first;
-  const float *up = positions.up + i * width + first;
+  int64_t from = i * range().width + range().first + first;
+  const float *gate = positions.gate + from, *up = positions.up + from;
   for (int64_t c = 0; c < count; ++c) {
     float own = gate[c] * gate[c];
     float g = squares[c] - own;
@@ -409,7 +421,7 @@ void RowFit::apply(const RowPositions &positions,
     for (int64_t i = task * taskRows; i < end; ++i)
       for (int64_t first = 0; first < width; first += piece) {
         int64_t taken = std::min(piece, width - first);
-        int64_t at = i * width + first;
+        int64_t at = i * range().width + range().first + first;
         this->row(positions, i, first, taken, k, row);
         if (outputs.rows)
           std::copy_n(row, taken, outputs.rows + at);

@@ -18,8 +18,17 @@ using namespace stem;
 
 namespace {
 
-int64_t matrixBytes(int64_t rows, int64_t columns) {
-  return checkedSize("row statistics", {rows, columns, 4});
+int64_t sumsBytes(int64_t rows, int64_t columns) {
+  return checkedSize("row statistics",
+                     {rows, columns, 3, int64_t(sizeof(float))});
+}
+
+ColumnRange checkedRange(ColumnRange range) {
+  if (range.first < 0 || range.first > range.width ||
+      range.count > range.width - range.first)
+    fail("row statistics of the columns [{}, {} + {}) of {}", range.first,
+         range.first, range.count, range.width);
+  return range;
 }
 
 /// Rows are numbered in i32.
@@ -32,20 +41,14 @@ size_t checkedRows(int64_t rows) {
 } // namespace
 
 RowStatistics::RowStatistics(stem_context *context, int64_t rows,
-                             int64_t columns, std::string name)
-    : context(context), width(columns), label(std::move(name)),
+                             ColumnRange range, std::string name)
+    : context(context), dimensions(checkedRange(range)), label(std::move(name)),
       rowCounts(checkedRows(rows)),
-      gateSquareSums(matrixBytes(rows, columns), "the sums of squared gates"),
-      gatedUpSums(matrixBytes(rows, columns), "the gate-weighted sums"),
-      upSums(matrixBytes(rows, columns), "the sums of up-projections") {}
+      memory(sumsBytes(rows, range.count), "the sums of a layer's rows"),
+      sums(static_cast<float *>(memory.data())) {}
 
 int64_t RowStatistics::bytes(int64_t rows, int64_t columns) {
-  int64_t sums = 0;
-  if (__builtin_mul_overflow(matrixBytes(rows, columns), 3, &sums) ||
-      __builtin_add_overflow(sums, rows * int64_t(sizeof(int64_t)), &sums))
-    fail("row statistics of {} ids x {} dimensions have no size", rows,
-         columns);
-  return sums;
+  return sumsBytes(rows, columns) + rows * int64_t(sizeof(int64_t));
 }
 
 int64_t RowStatistics::positions() const {
@@ -66,6 +69,7 @@ void RowStatistics::add(std::span<const int32_t> index, const float *gate,
       ++rowCounts[row];
 
   // Ranges of columns, two a thread: what a thread adds to stays its own.
+  int64_t width = columns(), stride = dimensions.width;
   int64_t ranges = 2 * int64_t(stem_context_threads(context));
   int64_t range = std::max<int64_t>(64, ((width - 1) / ranges / 16 + 1) * 16);
   parallelFor(threadsFor(context, int64_t(index.size()) * width),
@@ -76,11 +80,11 @@ void RowStatistics::add(std::span<const int32_t> index, const float *gate,
                   if (index[i] < 0)
                     continue;
                   int64_t to = index[i] * width + first;
-                  const float *g = gate + int64_t(i) * width + first;
-                  const float *u = up + int64_t(i) * width + first;
-                  float *__restrict squares = matrix(gateSquareSums) + to;
-                  float *__restrict gatedUps = matrix(gatedUpSums) + to;
-                  float *__restrict ups = matrix(upSums) + to;
+                  int64_t from = int64_t(i) * stride + dimensions.first + first;
+                  const float *g = gate + from, *u = up + from;
+                  float *__restrict squares = matrix(0) + to;
+                  float *__restrict gatedUps = matrix(1) + to;
+                  float *__restrict ups = matrix(2) + to;
                   for (int64_t c = 0; c < count; ++c) {
                     float square = g[c] * g[c];
                     squares[c] += square;

@@ -73,7 +73,7 @@ class CalibrateMemoryTest(ModelTest):
         out = self.path(name) + "/"
         run = stem_run("convert", self.model, out, f"--calibrate={self.text}",
                        "--calibrate-tokens=16384", "--dialogue-share=0",
-                       "--json", *options)
+                       "--json", "--threads=2", *options)
         result = json.loads(run.stdout)
         plan, peak = result["calibration"]["plan"], result["peak_bytes"]
         parts = ("states", "rows", "fits", "weights", "steps", "files",
@@ -93,7 +93,9 @@ class CalibrateMemoryTest(ModelTest):
                     open(os.path.join(b, name), "rb") as other:
                 self.assertEqual(one.read(), other.read(), name)
 
-    def check_bounds(self, *options):
+    def check_bounds(self, steps, *options):
+        """Each step has so much less memory than the one before took, with
+        words that are said of its plan and words that are not."""
         # The program takes less where the module is found compiled.
         self.convert("compiled", "--layers=1")
         whole, plan, said = self.convert("whole", *options)
@@ -105,27 +107,33 @@ class CalibrateMemoryTest(ModelTest):
         self.assertIn("its products 0 B", said)
         self.assertNotIn("in a file", said)
         self.assert_same_folder(out, whole)
-        for name, words, absent in (
-                ("spilled", ["of hidden states in a file"],
-                 "a layer at a time"),
-                ("least", ["(a layer at a time)",
-                           "of hidden states in a file"], "states 0 B")):
-            memory = plan["total"] - plan["states"] // 2
+        for name, less, words, absent in steps:
+            memory = plan["total"] - less
+            parts = plan["row_parts"]
             out, plan, said = self.convert(name, f"--memory={memory}", *options)
             for word in words:
                 self.assertIn(word, said)
             self.assertNotIn(absent, said)
             self.assertGreater(plan["spill"], 0)
             self.assertLessEqual(plan["total"], memory)
+            self.assertGreaterEqual(plan["row_parts"], parts)
             self.assert_same_folder(out, whole)
         self.assertEqual([name for name in os.listdir(self.folder)
                           if name.startswith(".")], [])
 
-    def test_bounds_with_sensitivities(self):
-        self.check_bounds("--layers=auto:1")
+    def test_bounds(self):
+        self.check_bounds([
+            ("spilled", 2 * MB, ["of hidden states in a file"],
+             "a layer at a time"),
+            ("least", 2 * MB, ["(a layer at a time)"], "of rows"),
+            ("parts", 4 * MB, ["(in 2 parts)", "of rows"],
+             "states 0 B"),
+            ("small", 5 * MB, [" parts)", "of rows"], "(in 2 parts)")],
+            "--layers=1,4", "--mix-rank=8", "--dense-below=4")
 
-    def test_bounds_with_a_low_rank_term(self):
-        self.check_bounds("--layers=1,4", "--mix-rank=8", "--dense-below=4")
+    def test_bounds_with_sensitivities(self):
+        self.check_bounds([("parts", 15 * MB, ["(in 2 parts)", "of rows"],
+                            " 0 B")], "--layers=auto:1")
 
     def test_text_that_the_model_writes(self):
         self.assert_fails(

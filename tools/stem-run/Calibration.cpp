@@ -153,6 +153,9 @@ CalibrationOptions Calibration::options() const {
           std::binary_search(selected.begin(), selected.end(), id));
   if (plan.spill > 0)
     options.spillFolder = arguments.spillFolder;
+  options.rows.columns = plan.rowColumns;
+  if (plan.rowSpill > 0)
+    options.rows.spillFolder = arguments.spillFolder;
   options.isOneLayerHeld = plan.isOneLayerHeld;
   return options;
 }
@@ -169,6 +172,7 @@ CalibrationPlan Calibration::makePlan() {
   const MemoryBound bound(arguments.memory);
   sizes.program = bound.held;
   sizes.before = bound.most;
+  sizes.isOneRow = arguments.isOneRow;
   const CalibrationPlan result =
       planCalibration(checkpoint.config(), sizes, bound.bytes);
   printPlan(result);
@@ -195,7 +199,8 @@ void Calibration::printPlan(const CalibrationPlan &result) const {
               arguments.text.window == CalibrationTextOptions().window
                   ? ""
                   : " (the model's context)",
-              text.rowIds.size(), fitPasses(mostRank()), result.describe());
+              text.rowIds.size(), fitPasses(mostRank(), result.rowParts),
+              result.describe());
 }
 
 void Calibration::printEstimate(uint64_t converted, bool measuresLayers) const {
@@ -206,7 +211,7 @@ void Calibration::printEstimate(uint64_t converted, bool measuresLayers) const {
   work.sample =
       std::min(text.fit.places(), CalibrationOptions().sensitivityTokens);
   const double seconds =
-      estimateSeconds(sizes, work, calibrator->secondsPerPlace());
+      estimateSeconds(sizes, plan, work, calibrator->secondsPerPlace());
   printStderr("calibration: about {} for {} layers{}\n", formatSeconds(seconds),
               converted, work.measuresLayers ? ", sensitivities included" : "");
 }

@@ -22,12 +22,13 @@ namespace {
 /// unseen.
 class CalibratedRows : public TableRows {
 public:
-  CalibratedRows(const RowFit &fit, const NormedEmbeddings &embeddings,
-                 std::span<const int32_t> ids, int64_t hidden)
-      : fit(fit), embeddings(embeddings), ids(ids), hidden(hidden) {}
+  CalibratedRows(const LayerRows &fit, const NormedEmbeddings &embeddings,
+                 std::span<const int32_t> ids, const ModelConfig &config)
+      : fit(fit), embeddings(embeddings), ids(ids), hidden(config.hiddenSize),
+        width(config.intermediateSize) {}
 
   void fill(uint64_t first, uint64_t count, float *out) override {
-    features.resize(count * static_cast<uint64_t>(hidden));
+    features.resize(count * hidden);
     embeddings.read(first, count, features.data());
     fit.prior(features.data(), static_cast<int64_t>(count), out);
     auto begin =
@@ -37,7 +38,6 @@ public:
     std::vector<int32_t> seen(static_cast<size_t>(end - begin));
     std::iota(seen.begin(), seen.end(),
               static_cast<int32_t>(begin - ids.begin()));
-    const size_t width = static_cast<size_t>(fit.columns());
     fitted.resize(seen.size() * width);
     fit.rows(seen, fitted.data());
     for (size_t i = 0; i < seen.size(); ++i)
@@ -46,10 +46,10 @@ public:
   }
 
 private:
-  const RowFit &fit;
+  const LayerRows &fit;
   const NormedEmbeddings &embeddings;
   std::span<const int32_t> ids;
-  int64_t hidden;
+  uint64_t hidden, width;
   std::vector<float> features, fitted;
 };
 
@@ -87,7 +87,7 @@ struct Calibrator::Impl {
        const CalibrationText &text, const CalibrationOptions &options)
       : checkpoint(checkpoint), runner(runner), text(text), options(options),
         width(static_cast<int64_t>(checkpoint.config().hiddenSize)),
-        fitter(checkpoint, runner, text.rowIds),
+        fitter(checkpoint, runner, text.rowIds, options.rows),
         next(static_cast<size_t>(runner.maxStepTokens() * width)) {}
 
   /// The texts in the model as converted so far, and in the dense model from
@@ -319,7 +319,8 @@ Calibrator::convert(std::span<const LayerChoice> layers,
     if (choice != layers.end() && choice->layer == layer) {
       const LayerFit fit = impl->convertLayer(*choice, streams);
       NormedEmbeddings embeddings(impl->checkpoint, layer);
-      CalibratedRows rows(fit.rows, embeddings, impl->text.rowIds, impl->width);
+      CalibratedRows rows(fit.rows, embeddings, impl->text.rowIds,
+                          impl->checkpoint.config());
       onLayer(
           {fit.figures, rows, fit.down, fit.lowRank ? &*fit.lowRank : nullptr});
     } else {

@@ -28,6 +28,7 @@ struct CalibrationOptions {
   int64_t sensitivityTokens = 16384;
   /// Where hidden states are kept; empty: in memory.
   std::filesystem::path spillFolder;
+  RowParts rows;
   /// Weights are read again in each pass, and one layer's are held.
   bool isOneLayerHeld = false;
 };

@@ -107,10 +107,11 @@ void addCalibrationOptions(CLI::App &command, CalibrationArguments &arguments) {
                   "up-projection (default: 0, none)")
       ->check(CLI::Range(int64_t(0), int64_t(1) << 31));
   command
-      .add_option("--memory", arguments.memory,
-                  "Keep within so much memory, like 4GB; hidden states go to a "
-                  "file, and weights are read again, where it is too little "
-                  "(default: what is available)")
+      .add_option(
+          "--memory", arguments.memory,
+          "Keep within so much memory, like 4GB; where it is too little hidden "
+          "states and rows go to files, weights are read again, and rows are "
+          "fitted in more passes (default: what is available)")
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true))
       ->type_name("BYTES");
   CLI::Option *rank =

@@ -7,38 +7,9 @@
 
 #include "HiddenStates.h"
 
-#include "stem/Support/Error.h"
-#include "stem/Support/Files.h"
-#include "stem/Support/Format.h"
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 using namespace stem;
-
-namespace {
-
-/// A file without a name; where the file system has no such files, one whose
-/// name is taken away.
-int openUnnamed(const std::filesystem::path &folder) {
-  int file = open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-  if (file >= 0)
-    return file;
-  std::string name = (folder / ".stem-spill-XXXXXX").string();
-  file = mkostemp(name.data(), O_CLOEXEC);
-  if (file < 0)
-    fail("{}: cannot make a file for hidden states there ({}); choose another "
-         "place for the new folder, or give more --memory",
-         folder.string(), std::strerror(errno));
-  unlink(name.c_str());
-  return file;
-}
-
-} // namespace
 
 int64_t HiddenStates::bytes(const TokenStream &stream, int64_t width) {
   return std::max<int64_t>(stream.places(), 1) * width * int64_t(sizeof(float));
@@ -52,7 +23,8 @@ HiddenStates::HiddenStates(const TokenStream &stream, int64_t width,
     memory = Arena(size, "hidden states");
     values = static_cast<float *>(memory.data());
   } else {
-    mapFile(spillFolder, size);
+    file.emplace(spillFolder, size, "hidden states");
+    values = file->data();
   }
 }
 
@@ -67,38 +39,9 @@ HiddenStates::HiddenStates(
   }
 }
 
-void HiddenStates::mapFile(const std::filesystem::path &folder, int64_t size) {
-  const FileDescriptor file(openUnnamed(folder));
-  // The blocks are taken now: a write to a mapped page has no way to fail.
-  if (const int error = posix_fallocate(file.get(), 0, size))
-    fail("{}: cannot spill {} of hidden states there ({}); free some space, or "
-         "give more --memory",
-         folder.string(), formatBytes(static_cast<double>(size)),
-         std::strerror(error));
-  void *address = mmap(nullptr, static_cast<size_t>(size),
-                       PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
-  if (address == MAP_FAILED)
-    fail("{}: cannot map {} of hidden states ({}); give more --memory",
-         folder.string(), formatBytes(static_cast<double>(size)),
-         std::strerror(errno));
-  mappedBytes = size;
-  values = static_cast<float *>(address);
-}
-
-HiddenStates::~HiddenStates() {
-  if (mappedBytes)
-    munmap(values, static_cast<size_t>(mappedBytes));
-}
-
 void HiddenStates::leave(const TokenStream::Step &step) const {
-  if (!mappedBytes)
-    return;
-  const uintptr_t page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
-  const uintptr_t begin = reinterpret_cast<uintptr_t>(at(step));
-  const uintptr_t end =
-      begin + static_cast<uintptr_t>(step.count * width) * sizeof(float);
-  const uintptr_t first = begin / page * page;
-  madvise(reinterpret_cast<void *>(first), end - first, MADV_DONTNEED);
+  if (file)
+    file->leave(step.begin * width, step.count * width);
 }
 
 void HiddenStates::copyFrom(const HiddenStates &other) {

@@ -9,12 +9,14 @@
 #define STEM_TOOLS_STEM_RUN_HIDDENSTATES_H
 
 #include "CalibrationText.h"
+#include "SpillFile.h"
 
 #include "stem/Runtime/Arena.h"
 
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <span>
 
 namespace stem {
@@ -32,7 +34,6 @@ public:
       const TokenStream &stream, int64_t width,
       const std::filesystem::path &spillFolder,
       const std::function<void(const TokenStream::Step &, float *)> &fill);
-  ~HiddenStates();
   HiddenStates(const HiddenStates &) = delete;
   HiddenStates &operator=(const HiddenStates &) = delete;
 
@@ -55,12 +56,10 @@ public:
   void copyFrom(const HiddenStates &other);
 
 private:
-  void mapFile(const std::filesystem::path &folder, int64_t bytes);
-
   const TokenStream &tokens;
   int64_t width;
   Arena memory;
-  int64_t mappedBytes = 0; ///< 0: in memory
+  std::optional<SpillFile> file; ///< in place of `memory`
   float *values = nullptr;
 };
 

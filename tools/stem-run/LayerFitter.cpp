@@ -46,12 +46,15 @@ struct LayerFitter::Layer {
 };
 
 LayerFitter::LayerFitter(const Checkpoint &checkpoint, LayerRunner &runner,
-                         std::span<const int32_t> ids)
+                         std::span<const int32_t> ids, RowParts parts)
     : checkpoint(checkpoint), runner(runner), ids(ids),
       d(static_cast<int64_t>(checkpoint.config().hiddenSize)),
       f(static_cast<int64_t>(checkpoint.config().intermediateSize)),
+      parts(std::move(parts)),
       embeddings(static_cast<int64_t>(ids.size()) * d * int64_t(sizeof(float)),
                  "the embeddings of the text's ids") {
+  if (this->parts.columns == 0)
+    this->parts.columns = f;
   readEmbeddings();
   for (std::vector<float> *buffer : {&hidden, &target, &normed})
     buffer->resize(static_cast<size_t>(runner.maxStepTokens() * d));
@@ -66,15 +69,17 @@ int64_t LayerFitter::stepBytes(const ModelConfig &config, int64_t stepTokens) {
   return stepTokens * (4 * d + 5 * f) * int64_t(sizeof(float));
 }
 
-int64_t LayerFitter::rowBytes(const ModelConfig &config, int64_t ids) {
+int64_t LayerFitter::rowBytes(const ModelConfig &config, int64_t ids,
+                              int64_t parts) {
   const int64_t d = static_cast<int64_t>(config.hiddenSize);
   const int64_t f = static_cast<int64_t>(config.intermediateSize);
-  return sumOfBytes(
-      {RowFit::bytes(ids, f, d), ids * d * int64_t(sizeof(float))});
+  return sumOfBytes({RowFit::bytes(1, f, d),
+                     parts * ids * int64_t(sizeof(int64_t)),
+                     ids * d * int64_t(sizeof(float))});
 }
 
-int64_t LayerFitter::workBytes(const ModelConfig &config, int64_t rank,
-                               int64_t choose, int threads) {
+int64_t LayerFitter::workBytes(const ModelConfig &config, int64_t rowFit,
+                               int64_t rank, int64_t choose, int threads) {
   const int64_t number = sizeof(float);
   const int64_t d = static_cast<int64_t>(config.hiddenSize);
   const int64_t f = static_cast<int64_t>(config.intermediateSize);
@@ -85,13 +90,13 @@ int64_t LayerFitter::workBytes(const ModelConfig &config, int64_t rank,
       sumOfBytes({NormalEquations::bytes(f, d), solve,
                   choose * (f + d) * number, 4 * d * f * number});
   if (rank == 0)
-    return std::max(RowFit::fitBytes(f, d), refit);
+    return std::max(rowFit, refit);
   const int64_t lowRank =
       sumOfBytes({LowRankFit::bytes(f, d), LowRankFit::solutionBytes(f, d),
                   solve, 2 * d * f * number}); // W_down, read from its file
   // The term stays.
-  return sumOfBytes({std::max({RowFit::fitBytes(f, d), lowRank, refit}),
-                     LowRankTerm::bytes(f, d, rank)});
+  return sumOfBytes(
+      {std::max({rowFit, lowRank, refit}), LowRankTerm::bytes(f, d, rank)});
 }
 
 void LayerFitter::readEmbeddings() {
@@ -119,7 +124,7 @@ void LayerFitter::taps(const Layer &layer, const HiddenStates &states,
 }
 
 /// `gated` and `error` of the step whose taps were taken.
-void LayerFitter::applyRows(const Layer &layer, const RowFit &rows,
+void LayerFitter::applyRows(const Layer &layer, const LayerRows &rows,
                             const HiddenStates &states,
                             const TokenStream::Step &step, bool leaveOneOut) {
   RowPositions positions{states.rows(step), gate.data(), up.data()};
@@ -154,8 +159,9 @@ void LayerFitter::keepMatrix(const Layer &layer,
 //===----------------------------------------------------------------------===//
 
 RowStatistics LayerFitter::statistics(const Layer &layer,
-                                      const HiddenStates &fit) {
-  RowStatistics sums(runner.context(), static_cast<int64_t>(ids.size()), f,
+                                      const HiddenStates &fit,
+                                      ColumnRange range) {
+  RowStatistics sums(runner.context(), static_cast<int64_t>(ids.size()), range,
                      layer.name());
   std::vector<int32_t> index;
   for (const TokenStream::Step &step : fit.stream().steps) {
@@ -171,20 +177,31 @@ RowStatistics LayerFitter::statistics(const Layer &layer,
   return sums;
 }
 
-RowFit LayerFitter::fitRows(const Layer &layer, const HiddenStates &fit) {
+/// A pass over the text for each part.
+LayerRows LayerFitter::fitRows(const Layer &layer, const HiddenStates &fit) {
+  LayerRows rows;
+  for (int64_t first = 0; first < f; first += parts.columns) {
+    const int64_t count = std::min(parts.columns, f - first);
+    RowFit part = fitPart(layer, statistics(layer, fit, {first, count, f}));
+    rows.add(std::move(part), layer.options.isOneRow ? "" : parts.spillFolder);
+  }
+  return rows;
+}
+
+RowFit LayerFitter::fitPart(const Layer &layer, RowStatistics &&sums) {
   if (layer.options.isOneRow)
-    return RowFit::meanRow(statistics(layer, fit));
+    return RowFit::meanRow(sums);
   NormedEmbeddings norm(checkpoint, layer.number);
   auto read = [&](int64_t first, int64_t count, float *out) {
     std::copy_n(static_cast<float *>(embeddings.data()) + first * d, count * d,
                 out);
     norm.normalize(out, static_cast<uint64_t>(count));
   };
-  return RowFit::perId(statistics(layer, fit), d, read);
+  return RowFit::perId(std::move(sums), d, read);
 }
 
 /// Fits M, of any rank, to what leave-one-out rows leave of the up-projection.
-void LayerFitter::solveLowRank(const Layer &layer, const RowFit &rows,
+void LayerFitter::solveLowRank(const Layer &layer, const LayerRows &rows,
                                const HiddenStates &fit, LowRankFit &sums) {
   for (const TokenStream::Step &step : fit.stream().steps) {
     taps(layer, fit, step);
@@ -207,7 +224,7 @@ void LayerFitter::solveLowRank(const Layer &layer, const RowFit &rows,
   sums.solve(norms);
 }
 
-LowRankTerm LayerFitter::fitLowRank(const Layer &layer, const RowFit &rows,
+LowRankTerm LayerFitter::fitLowRank(const Layer &layer, const LayerRows &rows,
                                     const HiddenStates &fit) {
   LowRankFit sums(runner.context(), f, d, layer.name(), runner.productType());
   solveLowRank(layer, rows, fit, sums);
@@ -220,10 +237,13 @@ LowRankTerm LayerFitter::fitLowRank(const Layer &layer, const RowFit &rows,
 
 /// By the weighted error of the rows on positions that they were not fitted
 /// to, which also says how far a constant serves better.
-void LayerFitter::chooseShrinkage(const Layer &layer, RowFit &rows,
+void LayerFitter::chooseShrinkage(const Layer &layer, LayerRows &rows,
                                   const HiddenStates &choose) {
   const std::vector<double> &candidates = layer.options.shrinkages;
-  RowErrors errors(rows, candidates);
+  std::vector<RowErrors> errors; // of each part
+  rows.visit([&](const RowFit &part, size_t) {
+    errors.emplace_back(part, candidates);
+  });
   std::vector<int32_t> index;
   for (const TokenStream::Step &step : choose.stream().steps) {
     taps(layer, choose, step);
@@ -233,13 +253,19 @@ void LayerFitter::chooseShrinkage(const Layer &layer, RowFit &rows,
     for (size_t i = 0; i < index.size(); ++i)
       if (!counted[i])
         index[i] = -1;
-    errors.add({index, gate.data(), up.data(), {}});
+    rows.visit({index, gate.data(), up.data(), {}},
+               [&](const RowFit &, size_t number, const RowPositions &piece,
+                   int64_t) { errors[number].add(piece); });
   }
-  std::vector<double> totals = errors.totals();
+  std::vector<double> totals;
+  for (const RowErrors &part : errors)
+    totals = part.totals(totals);
   size_t best = static_cast<size_t>(
       std::min_element(totals.begin(), totals.end()) - totals.begin());
-  rows.setShrinkage(candidates[best]);
-  rows.blend(errors.meanErrors(best));
+  rows.visit([&](RowFit &part, size_t number) {
+    part.setShrinkage(candidates[best]);
+    part.blend(errors[number].meanErrors(best));
+  });
 }
 
 //===----------------------------------------------------------------------===//
@@ -272,7 +298,7 @@ void LayerFitter::addCarry(const Layer &layer, const LayerText &text,
 
 /// W_down plus the ridge regression from g ⊙ U to what the output lacks.
 std::vector<float>
-LayerFitter::refitDown(const Layer &layer, const RowFit &rows,
+LayerFitter::refitDown(const Layer &layer, const LayerRows &rows,
                        const LayerText &fit, const LayerText &choose,
                        CalibratedLayer &figures, KeptProducts *products) {
   DownRefit refit(runner, checkpoint.config(), layer.number);
@@ -316,7 +342,7 @@ LayerFit LayerFitter::fit(uint64_t layer, const LayerText &fit,
                           const LayerFitOptions &options) {
   Layer work{layer, options};
   std::optional<LowRankTerm> lowRank;
-  std::optional<RowFit> rows = fitRows(work, fit.states);
+  std::optional<LayerRows> rows = fitRows(work, fit.states);
   if (options.rank > 0) {
     lowRank = fitLowRank(work, *rows, fit.states);
     work.lowRank = &*lowRank;
@@ -341,7 +367,7 @@ std::vector<double> LayerFitter::rankGains(uint64_t layer,
                                            const HiddenStates &fit,
                                            const LayerFitOptions &options) {
   const Layer work{layer, options};
-  const RowFit rows = fitRows(work, fit);
+  const LayerRows rows = fitRows(work, fit);
   LowRankFit sums(runner.context(), f, d, work.name(), runner.productType());
   solveLowRank(work, rows, fit, sums);
   std::vector<double> gains(sums.gains().begin(), sums.gains().end());

@@ -10,11 +10,11 @@
 
 #include "HiddenStates.h"
 #include "KeptProducts.h"
+#include "LayerRows.h"
 #include "LayerRunner.h"
 
 #include "stem/Calibration/LowRankFit.h"
 #include "stem/Calibration/LowRankTerm.h"
-#include "stem/Calibration/RowFit.h"
 
 #include <cstdint>
 #include <optional>
@@ -50,7 +50,7 @@ struct CalibratedLayer {
 /// What takes the place of a layer's up-projection.
 struct LayerFit {
   CalibratedLayer figures;
-  RowFit rows;
+  LayerRows rows;
   std::optional<LowRankTerm> lowRank;
   std::vector<float> down; ///< the new W_down, d x F
   /// Of the text that it was fitted to, if they were to be kept.
@@ -68,15 +68,17 @@ class LayerFitter {
 public:
   /// `ids`: the text's, rising. All of these outlive the object.
   LayerFitter(const Checkpoint &checkpoint, LayerRunner &runner,
-              std::span<const int32_t> ids);
+              std::span<const int32_t> ids, RowParts parts = {});
 
-  /// Bytes: buffers of a step; sums of a layer's rows and the ids' embeddings;
-  /// the most that one of its fits takes beside them, `choose` being the places
-  /// of that text.
+  /// Bytes: buffers of a step; of a layer's rows in so many parts what stays
+  /// beside their sums, the ids' embeddings included; the most that a fit takes
+  /// beside these, `rowFit` for sums and prior of a part, `choose` being the
+  /// places of that text.
   static int64_t stepBytes(const ModelConfig &config, int64_t stepTokens);
-  static int64_t rowBytes(const ModelConfig &config, int64_t ids);
-  static int64_t workBytes(const ModelConfig &config, int64_t rank,
-                           int64_t choose, int threads);
+  static int64_t rowBytes(const ModelConfig &config, int64_t ids,
+                          int64_t parts);
+  static int64_t workBytes(const ModelConfig &config, int64_t rowFit,
+                           int64_t rank, int64_t choose, int threads);
 
   LayerFit fit(uint64_t layer, const LayerText &fit, const LayerText &choose,
                const LayerFitOptions &options);
@@ -97,19 +99,21 @@ private:
   void readEmbeddings();
   void taps(const Layer &layer, const HiddenStates &states,
             const TokenStream::Step &step);
-  void applyRows(const Layer &layer, const RowFit &rows,
+  void applyRows(const Layer &layer, const LayerRows &rows,
                  const HiddenStates &states, const TokenStream::Step &step,
                  bool leaveOneOut);
   void keepMatrix(const Layer &layer, std::span<const int32_t> rows);
-  RowFit fitRows(const Layer &layer, const HiddenStates &fit);
-  RowStatistics statistics(const Layer &layer, const HiddenStates &fit);
-  void solveLowRank(const Layer &layer, const RowFit &rows,
+  LayerRows fitRows(const Layer &layer, const HiddenStates &fit);
+  RowFit fitPart(const Layer &layer, RowStatistics &&sums);
+  RowStatistics statistics(const Layer &layer, const HiddenStates &fit,
+                           ColumnRange range);
+  void solveLowRank(const Layer &layer, const LayerRows &rows,
                     const HiddenStates &fit, LowRankFit &sums);
-  LowRankTerm fitLowRank(const Layer &layer, const RowFit &rows,
+  LowRankTerm fitLowRank(const Layer &layer, const LayerRows &rows,
                          const HiddenStates &fit);
-  void chooseShrinkage(const Layer &layer, RowFit &rows,
+  void chooseShrinkage(const Layer &layer, LayerRows &rows,
                        const HiddenStates &choose);
-  std::vector<float> refitDown(const Layer &layer, const RowFit &rows,
+  std::vector<float> refitDown(const Layer &layer, const LayerRows &rows,
                                const LayerText &fit, const LayerText &choose,
                                CalibratedLayer &figures,
                                KeptProducts *products);
@@ -121,6 +125,7 @@ private:
   LayerRunner &runner;
   std::span<const int32_t> ids;
   int64_t d, f;
+  RowParts parts;
   /// Of the text's ids, as they are in the model.
   Arena embeddings;
   /// Of one step: hidden states, targets and what enters the FFN (places x d);

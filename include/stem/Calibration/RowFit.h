@@ -42,7 +42,8 @@ namespace stem {
 using FeatureReader =
     std::function<void(int64_t first, int64_t count, float *out)>;
 
-/// Positions whose rows are wanted. All matrices are index.size() x columns.
+/// Positions whose rows are wanted. All matrices are index.size() x the width
+/// of the layer, of which a fit reads and writes the columns of its statistics.
 struct RowPositions {
   /// The row of each position; none is left out here.
   std::span<const int32_t> index;
@@ -61,6 +62,8 @@ struct RowOutputs {
   float *error = nullptr; ///< g ⊙ (u − U)
 };
 
+/// Of all dimensions of a layer or of some: each is fitted apart from the
+/// others, to the same bits.
 class RowFit {
 public:
   /// A row for each id, from the statistics, whose S it overwrites with p.
@@ -76,6 +79,12 @@ public:
   static int64_t bytes(int64_t rows, int64_t columns, int64_t features);
   static int64_t fitBytes(int64_t columns, int64_t features);
 
+  /// G, H and p, all that grows with the number of rows. `moveTo` has a copy of
+  /// them take their place, which outlives the object, and gives their memory
+  /// back.
+  std::span<const float> table() const;
+  void moveTo(const float *copy);
+
   /// k, at first 4.
   void setShrinkage(double k);
   double shrinkage() const { return k; }
@@ -86,17 +95,18 @@ public:
   void blend(std::span<const double> errors);
 
   int64_t columns() const { return sums.columns(); }
+  const ColumnRange &range() const { return sums.range(); }
   /// ḡ², one a dimension.
   std::span<const float> meanGateSquares() const { return meanSquares; }
   /// p of every row of the statistics, rows x columns (meanRow: 1 x columns).
   const float *priors() const { return sums.ups(); }
 
   /// The row that ids with these features (count x d) have that were never
-  /// seen: out is count x columns. Before blend the same bits as priors() for
-  /// the same features. meanRow ignores the features.
+  /// seen: out is count x the layer's width. Before blend the same bits as
+  /// priors() for the same features. meanRow ignores the features.
   void prior(const float *features, int64_t count, float *out) const;
 
-  /// U of the rows `index`: out is index.size() x columns.
+  /// U of the rows `index`: out is index.size() x the layer's width.
   void rows(std::span<const int32_t> index, float *out) const;
 
   void apply(const RowPositions &positions, const RowOutputs &outputs) const;
@@ -107,7 +117,8 @@ private:
 
   stem_context *context() const { return sums.context; }
   void regress(const FeatureReader &read, double ridge);
-  void predict(const float *features, int64_t count, float *out) const;
+  void predict(const float *features, int64_t count, float *out,
+               int64_t stride) const;
   void predictAll(const FeatureReader &read);
   void blendColumns(int64_t first, int64_t count,
                     std::span<const double> errors);
@@ -144,8 +155,8 @@ public:
   /// Here index may be -1: a position that is left out.
   void add(const RowPositions &positions);
 
-  /// One for each k.
-  std::vector<double> totals() const;
+  /// One for each k, added to those of the columns before.
+  std::vector<double> totals(const std::vector<double> &before = {}) const;
 
   /// With the k of this number, in each dimension: the sum over Σ g²; 0 where
   /// no gate opened.

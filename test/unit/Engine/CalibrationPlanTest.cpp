@@ -121,12 +121,75 @@ TEST(CalibrationPlan, Qwen4BWithALowRankTerm) {
   EXPECT_LE(plan.total(), 8 * GB);
 }
 
+/// What is spilled and read again makes room before rows are divided, and they
+/// are in no more parts than needed.
+TEST(CalibrationPlan, Qwen4BRowsInParts) {
+  Qwen model;
+  model.sizes.ids = 60'000;
+  const auto planFor = [&](int64_t bound) {
+    return planCalibration(model.config, model.sizes, bound);
+  };
+  const int64_t sums = 12LL * 60'000 * 9728; // 7 GB
+  const CalibrationPlan whole = planFor(INT64_MAX);
+  EXPECT_EQ(whole.rowParts, 1);
+  EXPECT_EQ(whole.rowColumns, 9728);
+  EXPECT_EQ(whole.rowSpill, 0);
+  EXPECT_GT(whole.rows, sums);
+  const CalibrationPlan least = planFor(1);
+  EXPECT_TRUE(least.isOneLayerHeld);
+  EXPECT_EQ(least.rowSpill, sums);
+  EXPECT_NE(least.describe().find(", 7 GB of rows"), std::string::npos);
+
+  // In a file, but summed at once: the other fits are made without them.
+  const CalibrationPlan file =
+      planFor(whole.total() - whole.weights - whole.states + least.weights);
+  EXPECT_EQ(file.rowParts, 1);
+  EXPECT_EQ(file.rowSpill, sums);
+  EXPECT_LT(file.rows, 2 * GB);
+  EXPECT_GT(file.work, sums - GB);
+  EXPECT_EQ(file.describe().find("parts"), std::string::npos);
+
+  for (const auto &[bound, parts] :
+       {std::pair(9 * GB, 2), std::pair(6 * GB, 3), std::pair(5 * GB, 5)}) {
+    const CalibrationPlan plan = planFor(bound);
+    EXPECT_LE(plan.total(), bound);
+    EXPECT_EQ(plan.rowParts, parts);
+    EXPECT_EQ(plan.rowColumns % 64, 0);
+    EXPECT_GE(plan.rowColumns * parts, 9728);
+    EXPECT_LT(plan.rowColumns * (parts - 1), 9728);
+    EXPECT_NE(plan.describe().find(fmt::format("(in {} parts)", parts)),
+              std::string::npos);
+    // With a part less the sums alone would not leave room for the others.
+    EXPECT_GT(plan.total() - plan.work + sums / (parts - 1), bound - GB / 2);
+  }
+  // The normal matrix of W_down and its blocks stay.
+  EXPECT_GT(least.work, 8LL * 9728 * 9728);
+  EXPECT_GT(least.total(), 3 * GB);
+}
+
+TEST(CalibrationPlan, PassesGrowWithTheParts) {
+  EXPECT_EQ(fitPasses(0, 1), 3);
+  EXPECT_EQ(fitPasses(64, 1), 5);
+  EXPECT_EQ(fitPasses(0, 4), 6);
+  EXPECT_EQ(fitPasses(64, 4), 11);
+}
+
+TEST(CalibrationPlan, OneRowNeedsNoFile) {
+  Qwen model;
+  model.sizes.isOneRow = true;
+  const CalibrationPlan whole =
+      planCalibration(model.config, model.sizes, INT64_MAX);
+  EXPECT_LT(whole.rows, GB / 2); // after the sums
+  EXPECT_EQ(planCalibration(model.config, model.sizes, 1).rowSpill, 0);
+}
+
 /// Each part of the work adds to the estimate, which grows with a place's cost.
 TEST(CalibrationPlan, Estimate) {
   Llama model;
+  CalibrationPlan plan = planCalibration(model.config, model.sizes, INT64_MAX);
   CalibrationWork work{.layers = 16, .converted = 5};
   const auto seconds = [&](double place = 1e-6) {
-    return estimateSeconds(model.sizes, work, place);
+    return estimateSeconds(model.sizes, plan, work, place);
   };
   const double plain = seconds();
   EXPECT_GT(plain, 2 * 16 * 44'000 * 1e-6);
@@ -141,6 +204,9 @@ TEST(CalibrationPlan, Estimate) {
   model.sizes.rank = 0;
   work.converted = 6;
   EXPECT_GT(seconds(), measured);
+  const double atOnce = seconds();
+  plan.rowParts = 3;
+  EXPECT_GT(seconds(), atOnce);
 }
 
 /// Text that the model wrote may have taken more than the calibration will.

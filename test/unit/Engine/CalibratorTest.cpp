@@ -23,7 +23,7 @@ const Windows checkWindows = someWindows(3, 100, 201, kSeen);
 
 struct Layer {
   CalibratedLayer figures;
-  std::vector<float> rows, down;
+  std::vector<float> rows, down, mix; ///< mix: A of the low-rank term
 };
 
 struct Conversion {
@@ -48,11 +48,11 @@ struct Bench {
         runner(checkpoint, runnerOptions(1024)),
         calibrator(checkpoint, runner, text, options) {}
 
-  Conversion convert(std::vector<uint64_t> layers) {
+  Conversion convert(std::vector<uint64_t> layers, int64_t rank = 0) {
     Conversion result;
     std::vector<LayerChoice> choices;
     for (uint64_t layer : layers)
-      choices.push_back({layer});
+      choices.push_back({layer, rank});
     const std::vector<float> losses = calibrator.convert(
         choices,
         [&](const ConvertedLayer &layer) {
@@ -61,6 +61,9 @@ struct Bench {
           kept.rows.resize(kVocab * kWide);
           layer.rows.fill(0, kVocab, kept.rows.data());
           kept.down.assign(layer.down.begin(), layer.down.end());
+          if (layer.lowRank)
+            kept.mix.assign(layer.lowRank->a().begin(),
+                            layer.lowRank->a().end());
         },
         [](double) {});
     result.loss = meanLoss(text.check, losses);
@@ -240,13 +243,31 @@ TEST_P(CalibratorTest, DownStaysWhereNoUpdateHelps) {
   EXPECT_GT(kept, 0u);
 }
 
+void expectSame(const Conversion &a, const Conversion &b) {
+  EXPECT_EQ(a.loss, b.loss);
+  ASSERT_EQ(a.layers.size(), b.layers.size());
+  for (const auto &[number, layer] : a.layers) {
+    const Layer &other = b.layers.at(number);
+    EXPECT_TRUE(sameBits(layer.rows, other.rows, kWide));
+    EXPECT_TRUE(sameBits(layer.down, other.down, kWide));
+    EXPECT_EQ(layer.mix, other.mix);
+    EXPECT_EQ(layer.figures.shrinkage, other.figures.shrinkage);
+    EXPECT_EQ(layer.figures.errorBefore, other.figures.errorBefore);
+    EXPECT_EQ(layer.figures.errorAfter, other.figures.errorAfter);
+  }
+}
+
 /// Hidden states in a file, weights of one layer at a time.
-TEST_P(CalibratorTest, LittleMemoryGivesTheSame) {
-  const TemporaryFolder scratch;
-  CalibrationOptions options;
+CalibrationOptions littleMemory(CalibrationOptions options,
+                                const TemporaryFolder &scratch) {
   options.spillFolder = scratch.path();
   options.isOneLayerHeld = true;
-  Bench all(folder), little(folder, options);
+  return options;
+}
+
+TEST_P(CalibratorTest, LittleMemoryGivesTheSame) {
+  const TemporaryFolder scratch;
+  Bench all(folder), little(folder, littleMemory({}, scratch));
   EXPECT_EQ(all.denseLoss(), little.denseLoss());
   const auto measure = [](Bench &bench) {
     return bench.calibrator.measureSensitivities([](double) {});
@@ -255,15 +276,34 @@ TEST_P(CalibratorTest, LittleMemoryGivesTheSame) {
   EXPECT_EQ(one.base, other.base);
   EXPECT_EQ(one.layers, other.layers);
   EXPECT_EQ(one.errors, other.errors);
-  const Conversion a = all.convert({0, 2}), b = little.convert({0, 2});
-  EXPECT_EQ(a.loss, b.loss);
-  for (uint64_t layer : {0, 2}) {
-    EXPECT_TRUE(
-        sameBits(a.layers.at(layer).rows, b.layers.at(layer).rows, kWide));
-    EXPECT_TRUE(
-        sameBits(a.layers.at(layer).down, b.layers.at(layer).down, kWide));
-    EXPECT_EQ(a.layers.at(layer).figures.errorAfter,
-              b.layers.at(layer).figures.errorAfter);
+  expectSame(all.convert({0, 2}), little.convert({0, 2}));
+  EXPECT_EQ(scratch.entryCount(), 0u);
+}
+
+/// Rows in files, of all columns at once and of 64 and 16 of them.
+TEST_P(CalibratorTest, RowsInPartsGiveTheSame) {
+  const TemporaryFolder scratch;
+  CalibrationOptions plain, dense, mean;
+  dense.fit.keepsMatrix.assign(kSeen, 0);
+  std::fill_n(dense.fit.keepsMatrix.begin(), 20, 1);
+  mean.fit.isOneRow = true;
+  for (const CalibrationOptions &options : {plain, dense, mean}) {
+    Bench whole(folder, options);
+    const Conversion rows = whole.convert({0, 2}),
+                     mixed = whole.convert({0, 2}, 8);
+    const std::vector<uint64_t> layers = {0, 2};
+    const auto gainsOf = [&](Bench &bench) {
+      return bench.calibrator.measureRankGains(layers, [](double) {});
+    };
+    const auto gains = gainsOf(whole);
+    for (int64_t columns : {int64_t(0), int64_t(64)}) {
+      CalibrationOptions little = littleMemory(options, scratch);
+      little.rows = {columns, scratch.path()};
+      Bench parts(folder, little);
+      expectSame(parts.convert({0, 2}), rows);
+      expectSame(parts.convert({0, 2}, 8), mixed);
+      EXPECT_EQ(gainsOf(parts), gains);
+    }
   }
   EXPECT_EQ(scratch.entryCount(), 0u);
 }

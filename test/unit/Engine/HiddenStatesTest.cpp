@@ -9,6 +9,7 @@
 #include "CalibrationTestSupport.h"
 
 #include <csignal>
+#include <numeric>
 #include <sys/resource.h>
 
 using namespace stem;
@@ -128,6 +129,23 @@ TEST(HiddenStatesErrors, NoRoom) {
                  "free some space, or give more --memory");
   }
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
+TEST(SpillFile, HoldsWhatIsWritten) {
+  const TemporaryFolder folder;
+  std::vector<float> values(3000);
+  std::iota(values.begin(), values.end(), 0.0f);
+  const SpillFile file(folder.path(), 3000 * 4, "rows");
+  file.write(values);
+  for (int times = 0; times < 2; ++times) {
+    EXPECT_TRUE(sameBits(std::span<const float>(file.data(), 3000), values));
+    file.leave(0, 3000);
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+  values.push_back(0);
+  EXPECT_ERROR(file.write(values), "12004 bytes for a file of 12000");
+  EXPECT_ERROR(SpillFile(folder / "missing", 1, "rows"),
+               "cannot make a file for rows there");
 }
 
 } // namespace
