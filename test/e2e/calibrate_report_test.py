@@ -8,8 +8,8 @@ import os
 import re
 import unittest
 
-from calibrate_test import some_text
-from e2e import ModelTest, stem_json, stem_run
+from calibration import PLAIN, CalibrationTest
+from e2e import stem_json, stem_run
 
 VOID = {"meta", "link", "br", "hr", "img", "input"}
 
@@ -47,19 +47,9 @@ class Page(html.parser.HTMLParser):
         self.text += data
 
 
-class CalibrateReportTest(ModelTest):
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.texts = []
-        for name, seed in ("one", 1), ("two", 2):
-            path = os.path.join(cls.folder, name + ".txt")
-            with open(path, "w") as file:
-                file.write(some_text(3000, seed))
-            cls.texts.append(path)
-
+class CalibrateReportTest(CalibrationTest):
     def command(self, out, *options):
-        return ["convert", self.small, out, "--dialogue-share=0",
+        return ["convert", self.small, out, *PLAIN,
                 "--calibrate-tokens=16384",
                 *(f"--calibrate={text}" for text in self.texts), *options]
 
