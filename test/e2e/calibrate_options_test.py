@@ -15,7 +15,8 @@ import struct
 import subprocess
 import unittest
 
-from calibration import TABLE, UP, VOCABULARY, CalibrationTest
+from calibration import TABLE, TEXT_ALONE, UP, VOCABULARY, \
+    CalibrationTest
 from e2e import stem_json, stem_run
 
 
@@ -148,7 +149,8 @@ class CalibrateOptionsTest(CalibrationTest):
 
     def test_other_inits(self):
         out = self.path("out")
-        for option in ("--rows=mean", "--dense-below=1", "--memory=1GB",
+        for option in ("--rows=mean", "--dense-below=1",
+                       "--dense-special-below=1", "--memory=1GB",
                        "--mix-rank=4", "--flops=10%", "--calibrate=self",
                        "--calibrate-tokens=9000", "--calibrate-seed=1",
                        "--dialogue-share=0", "--force-calibration"):
@@ -160,6 +162,8 @@ class CalibrateOptionsTest(CalibrationTest):
                     f"--init={kind}", option, status=2)
         for options in (["--rows=some"], ["--dense-below=-1"],
                         ["--dense-below=few"], ["--memory=much"],
+                        ["--dense-special-below=-1"],
+                        ["--dense-special-below=few"],
                         ["--memory=-4GB"]):
             self.assert_fails([options[0].split("=")[0], "--help"],
                               *self.calibrate(out, *options), status=2)
@@ -202,6 +206,17 @@ class CalibrateOptionsTest(CalibrationTest):
         self.assertEqual(self.tensors(hybrid)[UP.format(1)].values,
                          self.tensors(folder)[UP.format(1)].values)
         self.assertTrue(stem_json("eval", hybrid, f"--text={self.text}"))
+
+    def test_special_tokens_of_a_gguf(self):
+        gguf = self.path("model.gguf")
+        write_gguf(gguf, self.small)
+        for options, special in ([], None), (["--dense-special-below=1"], 3):
+            _, result = self.convert(
+                "--layers=1", *options, model=gguf, name=f"stem-{special}",
+                base=TEXT_ALONE)
+            # Without a chat template none is asked for.
+            self.assertEqual(result["calibration"].get("selected_special_ids"),
+                             special)
 
     # ---- A conversion that is killed ----
 

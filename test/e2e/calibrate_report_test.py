@@ -8,7 +8,7 @@ import os
 import re
 import unittest
 
-from calibration import PLAIN, CalibrationTest
+from calibration import PLAIN, TEXT_ALONE, CalibrationTest
 from e2e import stem_json, stem_run
 
 VOID = {"meta", "link", "br", "hr", "img", "input"}
@@ -102,6 +102,23 @@ class CalibrateReportTest(CalibrationTest):
                 self.assertAlmostEqual(
                     product / calibration["perplexity_" + kind], 1,
                     delta=1e-6)
+
+    def test_ids_that_keep_the_matrix(self):
+        report = self.path("report.html")
+        texts = []
+        for base in PLAIN, TEXT_ALONE:
+            stem_run(*self.calibrate(
+                self.path("stem"), "--layers=1", f"--report={report}",
+                "--force", base=base))
+            texts.append(self.read(report).text.replace("\n", ""))
+        self.assertNotIn("keep the up-projection", texts[0])
+        for words in ["ids that keep the up-projection3",
+                      "special tokens among them3",
+                      "tokens held back that take it0.0 %",
+                      "all ids below this count keep it (--dense-below)0",
+                      "special ones below this count keep it "
+                      "(--dense-special-below)4"]:
+            self.assertIn(words, texts[1])
 
     @unittest.skipIf(os.geteuid() == 0, "root may write anywhere")
     def test_its_folder_is_read_only(self):

@@ -373,9 +373,7 @@ class CalibrateTest(CalibrationTest):
                  ["--layers=auto:6"]),
                 (["auto:7", "the model has 6 layers"], stem,
                  ["--layers=auto:7"]),
-                (["0 of the model's 6 layers are dense"], every, []),
-                (["--dense-below", "convert the dense model"], stem,
-                 ["--dense-below=2"])]:
+                (["0 of the model's 6 layers are dense"], every, [])]:
             with self.subTest(options=options):
                 self.assert_fails(parts, *self.calibrate(out, *options,
                                                          model=model),

@@ -14,7 +14,9 @@ UP = "model.layers.{}.mlp.up_proj.weight"
 TABLE = "model.layers.{}.mlp.up_table.weight"
 IDS = "model.layers.{}.mlp.up_select.ids"
 VOCABULARY = 259  # of the small model, whose tokens are bytes
-PLAIN = ["--dialogue-share=0"]  # a text alone
+TEXT_ALONE = ["--dialogue-share=0"]
+# And rows for all ids, though it holds no special token.
+PLAIN = [*TEXT_ALONE, "--dense-special-below=0"]
 
 
 def some_text(words, seed):

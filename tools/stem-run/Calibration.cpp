@@ -31,10 +31,7 @@ CalibrationArguments checked(CalibrationArguments arguments,
     throw UsageError(fmt::format("--mix-rank={}: the model's hidden size is "
                                  "{}, and no rank is above it",
                                  arguments.rank, config.hiddenSize));
-  if (arguments.denseBelow > 0 && config.stem)
-    throw UsageError("--dense-below: the STEM layers that the model has keep "
-                     "the up-projection for no id, and that holds for all or "
-                     "for none; leave it out, or convert the dense model");
+  checkSelection(arguments.selection, config);
   const int64_t own = static_cast<int64_t>(config.maxPositions);
   if (own > 0)
     arguments.text.window = std::min(arguments.text.window, own);
@@ -96,7 +93,7 @@ Calibration::Calibration(const Checkpoint &checkpoint,
       arguments(checked(arguments, checkpoint.config())),
       text(gatherCalibrationText(checkpoint, this->arguments.text,
                                  this->arguments.engine)),
-      selected(chooseSelected()),
+      selected(selectIds(checkpoint, this->arguments.selection, text)),
       runner(checkpoint, runnerOptions(this->arguments)) {
   if (!runner.report().dtypeNote.empty())
     printNote(runner.report().dtypeNote);
@@ -104,42 +101,12 @@ Calibration::Calibration(const Checkpoint &checkpoint,
                                             options(makePlan()));
 }
 
-std::vector<int32_t> Calibration::chooseSelected() const {
-  std::vector<int32_t> ids;
-  if (arguments.denseBelow == 0)
-    return ids;
-  const std::vector<int64_t> counts = text.fitCounts();
-  size_t row = 0;
-  for (int32_t id = 0; id < static_cast<int32_t>(checkpoint.config().vocabSize);
-       ++id) {
-    const bool isInText = row < text.rowIds.size() && text.rowIds[row] == id;
-    if ((isInText ? counts[row] : 0) < arguments.denseBelow)
-      ids.push_back(id);
-    row += isInText;
-  }
-  return ids;
-}
-
-/// Share of the tokens to check that take the matrix.
-double Calibration::selectedShare() const {
-  int64_t tokens = 0, taken = 0;
-  for (size_t i = 0; i < text.check.ids.size(); ++i) {
-    if (text.check.sequences[i] < 0)
-      continue;
-    ++tokens;
-    taken +=
-        std::binary_search(selected.begin(), selected.end(), text.check.ids[i]);
-  }
-  return static_cast<double>(taken) / static_cast<double>(tokens);
-}
-
 CalibrationOptions Calibration::options(const CalibrationPlan &plan) const {
   CalibrationOptions options;
   options.fit.isOneRow = arguments.isOneRow;
   if (!selected.empty())
     for (int32_t id : text.rowIds)
-      options.fit.keepsMatrix.push_back(
-          std::binary_search(selected.begin(), selected.end(), id));
+      options.fit.keepsMatrix.push_back(selected.contains(id));
   if (plan.spill > 0)
     options.spillFolder = arguments.spillFolder;
   options.isOneLayerHeld = plan.isOneLayerHeld;
@@ -294,10 +261,7 @@ Json Calibration::summary() const {
                {"perplexity_converted", std::exp(convertedLoss)}});
   if (arguments.flops > 0)
     json["flops"] = arguments.flops;
-  if (!selected.empty())
-    json.update({{"dense_below", arguments.denseBelow},
-                 {"selected_ids", selected.size()},
-                 {"selected_share", selectedShare()}});
+  json.update(selectionSummary(selected, arguments.selection, text));
   if (sensitivities) {
     json["sensitivities"] = sensitivities->layers;
     json["sensitivity_errors"] = sensitivities->errors;
@@ -401,8 +365,10 @@ void Calibration::print() const {
                figures[i].layer, ranks[i], figures[i].shrinkage,
                figures[i].ridge, figures[i].errorBefore, figures[i].errorAfter);
   if (!selected.empty())
-    fmt::print("{} ids keep the matrix, {:.1f} % of the tokens held back\n",
-               selected.size(), 100 * selectedShare());
+    fmt::print("{} ids keep the matrix, of which {} are special tokens: {:.1f} "
+               "% of the tokens held back\n",
+               selected.ids.size(), selected.special,
+               100 * selected.shareOf(text.check));
   const double ratio = std::exp(convertedLoss - denseLoss);
   const bool isDense = !checkpoint.config().stem;
   fmt::print("perplexity on {} tokens held back: {:.2f} {}, {:.2f} "

@@ -11,6 +11,7 @@
 #include "CalibrationPlan.h"
 #include "Calibrator.h"
 #include "Json.h"
+#include "SelectedIds.h"
 
 #include <filesystem>
 #include <memory>
@@ -26,10 +27,9 @@ struct CalibrationArguments {
   /// Share of the replaced multiply-adds that low-rank terms may take, ranks
   /// chosen layer by layer; 0: `rank` everywhere.
   double flops = 0;
-  bool isOneRow = false; ///< one row for all ids
-  /// Ids that the text to fit holds fewer times keep the up-projection.
-  int64_t denseBelow = 0;
-  uint64_t memory = 0; ///< bytes to keep within; 0: what is available
+  bool isOneRow = false;      ///< one row for all ids
+  SelectionOptions selection; ///< which ids keep the up-projection
+  uint64_t memory = 0;        ///< bytes to keep within; 0: what is available
   std::filesystem::path spillFolder; ///< for what is beyond them
   EngineOptions engine;
 };
@@ -47,7 +47,7 @@ public:
   void printEstimate(uint64_t converted, bool measuresLayers) const;
 
   /// Ids that keep the up-projection, rising.
-  std::span<const int32_t> selectedIds() const { return selected; }
+  std::span<const int32_t> selectedIds() const { return selected.ids; }
 
   /// The layers of "auto:N": the N dense ones whose conversion alone costs
   /// least.
@@ -67,8 +67,6 @@ public:
 
 private:
   void measureSensitivities();
-  std::vector<int32_t> chooseSelected() const;
-  double selectedShare() const;
   int64_t mostRank() const;
   CalibrationPlan makePlan() const;
   void printPlan(const CalibrationPlan &plan) const;
@@ -79,7 +77,7 @@ private:
   const Checkpoint &checkpoint;
   const CalibrationArguments arguments;
   CalibrationText text;
-  std::vector<int32_t> selected;
+  SelectedIds selected;
   LayerRunner runner;
   std::unique_ptr<Calibrator> calibrator;
   std::optional<Calibrator::Sensitivities> sensitivities;

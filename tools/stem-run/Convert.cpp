@@ -66,6 +66,7 @@ private:
   uint64_t rankOf(uint64_t layer) const;
   std::vector<TensorInfo> fittedMatrices(uint64_t layer) const;
   std::span<const int32_t> selectedIds() const;
+  bool keepsMatrices() const;
   std::optional<TensorInfo> selectedTensor(uint64_t layer) const;
   void writeFittedMatrices(const ConvertedLayer &layer);
   Json result(const ModelCost &before, const ModelCost &after,
@@ -100,24 +101,11 @@ const ConvertArguments &checkDump(const ConvertArguments &arguments) {
   return arguments;
 }
 
-/// `select` holds for all STEM layers, and a further one would have no ids.
-Checkpoint openSource(const fs::path &source) {
-  Checkpoint checkpoint = openModel(source);
-  const auto &stem = checkpoint.config().stem;
-  if (stem && stem->select)
-    fail("{}: in its STEM layers some ids keep the up-projection (stem.select "
-         "in config.json), which holds for all STEM layers of a model, and "
-         "further ones would have no such ids; convert the dense model, with "
-         "all layers at once",
-         source.string());
-  return checkpoint;
-}
-
 Convert::Convert(const ConvertArguments &arguments)
     : arguments(checkDump(arguments)),
       writer(arguments.out,
              {.force = arguments.force, .source = arguments.source}),
-      checkpoint(openSource(arguments.source)), types(checkpoint, std::nullopt),
+      checkpoint(openModel(arguments.source)), types(checkpoint, std::nullopt),
       calibration(makeCalibration()), layers(choose()),
       ranks(isCalibrated() ? calibration->chooseRanks(layers)
                            : std::vector<int64_t>(layers.size())),
@@ -199,10 +187,17 @@ std::span<const int32_t> Convert::selectedIds() const {
                         : std::span<const int32_t>();
 }
 
+/// All STEM layers of a model have a list of such ids, or none has. In one that
+/// has them already the list of a new layer may be empty.
+bool Convert::keepsMatrices() const {
+  const auto &stem = checkpoint.config().stem;
+  return !selectedIds().empty() || (stem && stem->select);
+}
+
 std::optional<TensorInfo> Convert::selectedTensor(uint64_t layer) const {
-  const std::span<const int32_t> ids = selectedIds();
-  if (ids.empty())
+  if (!keepsMatrices())
     return std::nullopt;
+  const std::span<const int32_t> ids = selectedIds();
   return TensorInfo{layerTensorName(layer, "mlp.up_select.ids"),
                     DType::I32,
                     {ids.size()},
@@ -214,7 +209,7 @@ std::optional<TensorInfo> Convert::selectedTensor(uint64_t layer) const {
 GraphConversion Convert::makeGraph() const {
   GraphConversion result = convertGraph(checkpoint, layers, arguments.init.kind,
                                         arguments.dumpDirectory);
-  if (!selectedIds().empty())
+  if (keepsMatrices())
     result.dropped.clear();
   return result;
 }
@@ -372,7 +367,7 @@ StemSection Convert::section() const {
   for (const uint64_t layer : layers)
     stem.addLayer(layer, rankOf(layer));
   stem.rowDType = dtypeConfigName(rowType);
-  stem.select = !selectedIds().empty();
+  stem.select = keepsMatrices();
   stem.provenance = provenance();
   return stem;
 }

@@ -40,7 +40,7 @@ void refuseForOtherInit(const CLI::App &command,
   for (const char *option :
        {"--calibrate", "--calibrate-tokens", "--calibrate-seed",
         "--dialogue-share", "--force-calibration", "--mix-rank", "--flops",
-        "--rows", "--dense-below", "--memory"})
+        "--rows", "--dense-below", "--dense-special-below", "--memory"})
     if (command.count(option))
       throw UsageError(fmt::format("{} is for --init=calibrated, not for "
                                    "--init={}",
@@ -101,11 +101,7 @@ void addCalibrationOptions(CLI::App &command, CalibrationArguments &arguments) {
           "to see what the table gives")
       ->check(CLI::IsMember({"ids", "mean"}))
       ->type_name("KIND");
-  command
-      .add_option("--dense-below", arguments.denseBelow,
-                  "Ids that the text to fit holds fewer times keep the "
-                  "up-projection (default: 0, none)")
-      ->check(CLI::Range(int64_t(0), int64_t(1) << 31));
+  addSelectionOptions(command, arguments.selection);
   command
       .add_option("--memory", arguments.memory,
                   "Keep within so much memory, like 4GB; hidden states go to a "
