@@ -27,10 +27,11 @@ namespace {
 /// Before any work: what is asked fits the model.
 CalibrationArguments checked(CalibrationArguments arguments,
                              const ModelConfig &config) {
-  if (static_cast<uint64_t>(arguments.rank) > config.hiddenSize)
-    throw UsageError(fmt::format("--mix-rank={}: the model's hidden size is "
-                                 "{}, and no rank is above it",
-                                 arguments.rank, config.hiddenSize));
+  for (const int64_t rank : arguments.ranks)
+    if (static_cast<uint64_t>(rank) > config.hiddenSize)
+      throw UsageError(fmt::format("--mix-rank={}: the model's hidden size is "
+                                   "{}, and no rank is above it",
+                                   rank, config.hiddenSize));
   checkSelection(arguments.selection, config);
   const int64_t own = static_cast<int64_t>(config.maxPositions);
   if (own > 0)
@@ -117,7 +118,7 @@ CalibrationOptions Calibration::options(const CalibrationPlan &plan) const {
 int64_t Calibration::mostRank() const {
   return arguments.flops > 0
              ? static_cast<int64_t>(checkpoint.config().hiddenSize)
-             : arguments.rank;
+             : std::ranges::max(arguments.ranks);
 }
 
 /// Says what is about to be held, and refuses what does not fit.
@@ -154,16 +155,26 @@ void Calibration::printPlan(const CalibrationPlan &plan) const {
 }
 
 void Calibration::printEstimate(uint64_t converted, bool measuresLayers) const {
-  const CalibrationSizes sizes = calibrationSizes(text, runner, mostRank());
+  const bool measures = measuresLayers || arguments.flops > 0;
+  const double perPlace = calibrator->secondsPerPlace();
   CalibrationWork work;
   work.layers = static_cast<int64_t>(checkpoint.config().layerCount());
   work.converted = static_cast<int64_t>(converted);
-  work.measuresLayers = measuresLayers || arguments.flops > 0;
-  work.sample = std::min(sizes.fit, CalibrationOptions().sensitivityTokens);
-  const double seconds =
-      estimateSeconds(sizes, work, calibrator->secondsPerPlace());
-  printStderr("calibration: about {} for {} layers{}\n", formatSeconds(seconds),
-              converted, work.measuresLayers ? ", sensitivities included" : "");
+  work.measuresLayers = measures;
+  double seconds = 0;
+  for (const int64_t rank : arguments.ranks) {
+    const CalibrationSizes sizes =
+        calibrationSizes(text, runner, arguments.flops > 0 ? mostRank() : rank);
+    work.sample = std::min(sizes.fit, CalibrationOptions().sensitivityTokens);
+    seconds += estimateSeconds(sizes, work, perPlace);
+    work.measuresLayers = false; // once for all
+  }
+  printStderr("calibration: about {} for {} layers{}{}\n",
+              formatSeconds(seconds), converted,
+              arguments.ranks.size() > 1 ? fmt::format(" with each of {} ranks",
+                                                       arguments.ranks.size())
+                                         : "",
+              measures ? ", sensitivities included" : "");
 }
 
 void Calibration::measureSensitivities() {
@@ -197,11 +208,13 @@ std::vector<uint64_t> Calibration::cheapestLayers(uint64_t count) {
   return order;
 }
 
-std::vector<int64_t>
-Calibration::chooseRanks(const std::vector<uint64_t> &layers) {
-  ranks.assign(layers.size(), arguments.rank);
+std::vector<LayerChoice>
+Calibration::chooseRanks(const std::vector<uint64_t> &layers, int64_t rank) {
+  std::vector<LayerChoice> choices;
+  for (const uint64_t layer : layers)
+    choices.push_back({layer, rank});
   if (arguments.flops == 0)
-    return ranks;
+    return choices;
   measureSensitivities();
   const Stopwatch watch;
   Progress progress("ranks", 1);
@@ -214,51 +227,59 @@ Calibration::chooseRanks(const std::vector<uint64_t> &layers) {
   const double d = static_cast<double>(checkpoint.config().hiddenSize);
   const double f = static_cast<double>(checkpoint.config().intermediateSize);
   const double replaced = static_cast<double>(layers.size()) * d * f;
-  ranks = shareOutRanks(
+  const std::vector<int64_t> ranks = shareOutRanks(
       worth, static_cast<int64_t>(arguments.flops * replaced / (d + f)));
-  return ranks;
+  for (size_t i = 0; i < choices.size(); ++i)
+    choices[i].rank = ranks[i];
+  return choices;
 }
 
-void Calibration::convert(
-    const std::vector<LayerChoice> &layers,
-    const std::function<void(const ConvertedLayer &)> &onLayer) {
-  const Stopwatch watch;
+void Calibration::measureDense() {
+  if (!denseLosses.empty())
+    return;
   denseLosses = calibrator->denseLosses();
   denseLoss = meanLoss(text.check, denseLosses);
   requireFiniteDense(denseLoss, checkpoint);
+}
+
+void Calibration::convert(
+    CalibrationOutcome &outcome,
+    const std::function<void(const ConvertedLayer &)> &onLayer) {
+  const Stopwatch watch;
+  measureDense();
   Progress progress("calibration", 1);
-  convertedLosses = calibrator->convert(
-      layers,
+  outcome.losses = calibrator->convert(
+      outcome.layers,
       [&](const ConvertedLayer &layer) {
-        figures.push_back(layer.figures);
+        outcome.figures.push_back(layer.figures);
         onLayer(layer);
       },
       [&](double part) { progress.update(part); });
-  convertSeconds = watch.seconds();
-  convertedLoss = meanLoss(text.check, convertedLosses);
-  requireFinite(convertedLoss, "the converted model",
+  outcome.seconds = watch.seconds();
+  outcome.loss = meanLoss(text.check, outcome.losses);
+  requireFinite(outcome.loss, "the converted model",
                 "convert fewer layers or give more text");
 }
 
-Json Calibration::summary() const {
+Json Calibration::summary(const CalibrationOutcome &outcome) const {
   Json layers = Json::array();
-  for (size_t i = 0; i < figures.size(); ++i) {
-    const CalibratedLayer &layer = figures[i];
+  for (size_t i = 0; i < outcome.figures.size(); ++i) {
+    const CalibratedLayer &layer = outcome.figures[i];
     layers.push_back({{"layer", layer.layer},
-                      {"rank", ranks[i]},
+                      {"rank", outcome.layers[i].rank},
                       {"shrinkage", layer.shrinkage},
                       {"ridge", layer.ridge},
                       {"error_before_refit", layer.errorBefore},
                       {"error_after_refit", layer.errorAfter}});
   }
   Json json = textSummary(text, arguments.text);
-  json.update({{"mix_rank", arguments.rank},
+  json.update({{"mix_rank", outcome.rank},
                {"rows", arguments.isOneRow ? "mean" : "ids"},
                {"layers", layers},
-               {"perplexity_by_text", perplexityByText()},
-               {"coverage_by_count", coverageByCount()},
+               {"perplexity_by_text", perplexityByText(outcome)},
+               {"coverage_by_count", coverageByCount(outcome)},
                {"perplexity_dense", std::exp(denseLoss)},
-               {"perplexity_converted", std::exp(convertedLoss)}});
+               {"perplexity_converted", std::exp(outcome.loss)}});
   if (arguments.flops > 0)
     json["flops"] = arguments.flops;
   json.update(selectionSummary(selected, arguments.selection, text));
@@ -290,12 +311,12 @@ struct LossSum {
 
 } // namespace
 
-Json Calibration::perplexityByText() const {
+Json Calibration::perplexityByText(const CalibrationOutcome &outcome) const {
   std::vector<LossSum> sums(text.sources.size());
-  for (size_t i = 0; i < convertedLosses.size(); ++i)
+  for (size_t i = 0; i < outcome.losses.size(); ++i)
     if (text.check.labels[i] != -100)
       sums[static_cast<size_t>(text.check.sources[i])].add(denseLosses[i],
-                                                           convertedLosses[i]);
+                                                           outcome.losses[i]);
   Json json = Json::array();
   for (size_t i = 0; i < sums.size(); ++i)
     json.push_back({{"file", text.sources[i].file},
@@ -306,7 +327,7 @@ Json Calibration::perplexityByText() const {
 }
 
 /// By how often `fit` holds the id that is the input of a prediction.
-Json Calibration::coverageByCount() const {
+Json Calibration::coverageByCount(const CalibrationOutcome &outcome) const {
   constexpr int64_t kFrom[] = {0, 1, 2, 4, 8, 16, 64, 256};
   constexpr size_t kGroups = std::size(kFrom);
   const auto groupOf = [&](int64_t count) {
@@ -320,10 +341,10 @@ Json Calibration::coverageByCount() const {
     ++ids[groupOf(count)];
   ids[0] = static_cast<int64_t>(checkpoint.config().vocabSize) -
            std::accumulate(ids.begin() + 1, ids.end(), int64_t(0));
-  for (size_t i = 0; i < convertedLosses.size(); ++i)
+  for (size_t i = 0; i < outcome.losses.size(); ++i)
     if (text.check.labels[i] != -100)
       sums[groupOf(counts[static_cast<size_t>(text.check.rows[i])])].add(
-          denseLosses[i], convertedLosses[i]);
+          denseLosses[i], outcome.losses[i]);
   Json json = Json::array();
   for (size_t i = 0; i < kGroups; ++i)
     json.push_back(
@@ -336,8 +357,8 @@ Json Calibration::coverageByCount() const {
   return json;
 }
 
-Json Calibration::seconds() const {
-  Json json = {{"convert_seconds", convertSeconds}};
+Json Calibration::seconds(const CalibrationOutcome &outcome) const {
+  Json json = {{"convert_seconds", outcome.seconds}};
   if (sensitivities)
     json["sensitivity_seconds"] = sensitivitySeconds;
   if (arguments.flops > 0)
@@ -345,37 +366,42 @@ Json Calibration::seconds() const {
   return json;
 }
 
-void Calibration::print() const {
-  if (sensitivities) {
-    fmt::print("sensitivity (nats that a layer's conversion alone costs, "
-               "measured in {}):\n",
-               formatSeconds(sensitivitySeconds));
-    const ModelConfig &config = checkpoint.config();
-    const uint64_t count = denseLayerCount(config);
-    uint64_t printed = 0;
-    for (size_t i = 0; i < sensitivities->layers.size(); ++i)
-      if (!config.layers[i].isStem)
-        fmt::print("{:>5} {:.4f}{}", i, sensitivities->layers[i],
-                   ++printed % 6 == 0 || printed == count ? "\n" : "  ");
-  }
+void Calibration::printSensitivities() const {
+  if (!sensitivities)
+    return;
+  fmt::print("sensitivity (nats that a layer's conversion alone costs, "
+             "measured in {}):\n",
+             formatSeconds(sensitivitySeconds));
+  const ModelConfig &config = checkpoint.config();
+  const uint64_t count = denseLayerCount(config);
+  uint64_t printed = 0;
+  for (size_t i = 0; i < sensitivities->layers.size(); ++i)
+    if (!config.layers[i].isStem)
+      fmt::print("{:>5} {:.4f}{}", i, sensitivities->layers[i],
+                 ++printed % 6 == 0 || printed == count ? "\n" : "  ");
+}
+
+void Calibration::print(const CalibrationOutcome &outcome) const {
   fmt::print("{:<9} {:>6} {:>10} {:>8} {:>22}\n", "", "rank", "shrinkage",
              "ridge", "output error, refitted");
-  for (size_t i = 0; i < figures.size(); ++i)
+  for (size_t i = 0; i < outcome.figures.size(); ++i) {
+    const CalibratedLayer &layer = outcome.figures[i];
     fmt::print("layer {:<3} {:>6} {:>10} {:>8} {:>12.3f} -> {:.3f}\n",
-               figures[i].layer, ranks[i], figures[i].shrinkage,
-               figures[i].ridge, figures[i].errorBefore, figures[i].errorAfter);
+               layer.layer, outcome.layers[i].rank, layer.shrinkage,
+               layer.ridge, layer.errorBefore, layer.errorAfter);
+  }
   if (!selected.empty())
     fmt::print("{} ids keep the matrix, of which {} are special tokens: {:.1f} "
                "% of the tokens held back\n",
                selected.ids.size(), selected.special,
                100 * selected.shareOf(text.check));
-  const double ratio = std::exp(convertedLoss - denseLoss);
+  const double ratio = std::exp(outcome.loss - denseLoss);
   const bool isDense = !checkpoint.config().stem;
   fmt::print("perplexity on {} tokens held back: {:.2f} {}, {:.2f} "
              "converted, {:.2f} times; {:.1f} % of these tokens have a row "
              "that was fitted\n",
              text.check.tokens, std::exp(denseLoss),
-             isDense ? "dense" : "before", std::exp(convertedLoss), ratio,
+             isDense ? "dense" : "before", std::exp(outcome.loss), ratio,
              100 * text.coverage());
   if (ratio > 2)
     printWarning(fmt::format("the converted model's perplexity is {:.1f} times "
