@@ -14,11 +14,9 @@ import struct
 import subprocess
 import unittest
 
-from calibrate_test import DOWN, TABLE, UP, some_text
-from e2e import ModelTest, read_tensors, stem_json, stem_run
-
-IDS = "model.layers.{}.mlp.up_select.ids"
-VOCABULARY = 259
+from calibration import TABLE, TEXT_ALONE, UP, VOCABULARY, \
+    CalibrationTest
+from e2e import stem_json, stem_run
 
 
 def write_gguf(path, model):
@@ -92,59 +90,7 @@ def write_gguf(path, model):
         file.write(head + b"\0" * (-len(head) % 32) + data)
 
 
-class CalibrateOptionsTest(ModelTest):
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.text = os.path.join(cls.folder, "text.txt")
-        with open(cls.text, "w") as file:
-            file.write(some_text(3000, 1))
-
-    def command(self, out, *options, model=None):
-        return ["convert", model or self.small, out,
-                f"--calibrate={self.text}", "--calibrate-tokens=8192",
-                "--dialogue-share=0", *options]
-
-    def tensors(self, folder):
-        result = {}
-        for name in os.listdir(folder):
-            if name.endswith(".safetensors"):
-                result.update(read_tensors(os.path.join(folder, name)))
-        return result
-
-    def assert_same_folder(self, a, b):
-        self.assertEqual(sorted(os.listdir(a)), sorted(os.listdir(b)))
-        for name in os.listdir(a):
-            with open(os.path.join(a, name), "rb") as one, \
-                    open(os.path.join(b, name), "rb") as other:
-                self.assertEqual(one.read(), other.read(), name)
-
-    def counts(self):
-        """How often the text to fit holds each id: 14 of 16 windows, of which
-        the first position does not count."""
-        with open(self.text, "rb") as file:
-            content = file.read()
-        with open(os.path.join(self.small, "tokenizer.json")) as file:
-            ids = json.load(file)["model"]["vocab"]
-        windows = len(content) // 512
-        # Evenly from the whole file.
-        taken, passed, chosen = 0, 0, []
-        for window in range(windows):
-            passed += 512
-            if taken * windows * 512 >= 8192 * passed:
-                continue
-            chosen.append(window)
-            taken += 512
-        self.assertEqual(len(chosen), 16)
-        result = [0] * VOCABULARY
-        for place, window in enumerate(chosen):
-            if place in (8, 15):  # to choose and to check
-                continue
-            for byte in content[window * 512 + 1:(window + 1) * 512]:
-                result[ids["\u0120" if byte == 32 else chr(byte)]] += 1
-        self.assertEqual(sum(result), 14 * 511)
-        return result
-
+class CalibrateOptionsTest(CalibrationTest):
     # ---- Memory ----
 
     def test_less_memory_than_the_least(self):
@@ -153,15 +99,15 @@ class CalibrateOptionsTest(ModelTest):
                            "of hidden states in a file",
                            "but --memory allows 1 MB", "the program holds",
                            "fewer --calibrate-tokens", "--dtype=bf16"],
-                          *self.command(refused, "--memory=1MB"))
+                          *self.calibrate(refused, "--memory=1MB"))
         self.assertFalse(os.path.exists(refused))
 
     # ---- One row ----
 
     def test_one_row(self):
         out = self.path("stem")
-        result = stem_json(*self.command(out, "--layers=1,4", "--rows=mean",
-                                         "--row-dtype=f32"))
+        result = stem_json(*self.calibrate(out, "--layers=1,4", "--rows=mean",
+                                           "--row-dtype=f32"))
         self.assertEqual(result["calibration"]["rows"], "mean")
         tensors = self.tensors(out)
         for layer in 1, 4:
@@ -171,58 +117,12 @@ class CalibrateOptionsTest(ModelTest):
                 self.assertEqual(table.row(row), table.row(0))
         self.assertTrue(any(tensors[TABLE.format(1)].row(0)))
 
-    # ---- Ids that keep the matrix ----
-
-    def test_dense_below(self):
-        before, counts = self.tensors(self.small), self.counts()
-        for least in 1, 4:
-            out = self.path(f"below-{least}")
-            result = stem_json(*self.command(out, "--layers=1,4",
-                                             f"--dense-below={least}"))
-            ids = [id for id, count in enumerate(counts) if count < least]
-            calibration = result["calibration"]
-            self.assertEqual(calibration["dense_below"], least)
-            self.assertEqual(calibration["selected_ids"], len(ids))
-            self.assertTrue(0 <= calibration["selected_share"] < 0.1)
-            self.assertEqual(result["replaced"], [])
-            with open(os.path.join(out, "config.json")) as file:
-                self.assertIs(json.load(file)["stem"]["select"], True)
-            with open(os.path.join(
-                    out, "model.safetensors.index.json")) as file:
-                index = json.load(file)["weight_map"]
-            after = self.tensors(out)
-            for layer in 1, 4:
-                self.assertEqual(list(after[IDS.format(layer)].values), ids)
-                self.assertEqual(after[IDS.format(layer)].dtype, "I32")
-                self.assertIn(UP.format(layer), index)
-                self.assertIn(TABLE.format(layer), index)
-            for name, tensor in before.items():
-                if name not in (DOWN.format(1), DOWN.format(4)):
-                    self.assertEqual(after[name].values, tensor.values, name)
-            evaluated = stem_json("eval", out, f"--text={self.text}")
-            self.assertTrue(1 < evaluated["files"][0]["perplexity"] < math.inf)
-        self.assertIn("ids that keep the up-projection",
-                      stem_run("inspect", out).stdout)
-
-    def test_dense_below_with_a_low_rank_term(self):
-        # More often than any id is there: the dense model, table and all.
-        out = self.path("stem")
-        result = stem_json(*self.command(
-            out, "--layers=1,4", "--dense-below=100000", "--mix-rank=8"))
-        calibration = result["calibration"]
-        self.assertEqual(calibration["selected_ids"], VOCABULARY)
-        self.assertEqual(calibration["selected_share"], 1)
-        self.assertAlmostEqual(calibration["perplexity_converted"] /
-                               calibration["perplexity_dense"], 1, delta=1e-3)
-        dense, stem = (stem_json("eval", model, f"--text={self.text}")
-                       ["files"][0]["perplexity"]
-                       for model in (self.small, out))
-        self.assertAlmostEqual(stem / dense, 1, delta=1e-3)
-        self.assertEqual(stem_json("inspect", out)["model"]["stem"]["rank"], 8)
+    # ---- Refusals ----
 
     def test_other_inits(self):
         out = self.path("out")
-        for option in ("--rows=mean", "--dense-below=1", "--memory=1GB",
+        for option in ("--rows=mean", "--dense-below=1",
+                       "--dense-special-below=1", "--memory=1GB",
                        "--mix-rank=4", "--flops=10%", "--calibrate=self",
                        "--calibrate-tokens=9000", "--calibrate-seed=1",
                        "--dialogue-share=0", "--force-calibration"):
@@ -234,9 +134,11 @@ class CalibrateOptionsTest(ModelTest):
                     f"--init={kind}", option, status=2)
         for options in (["--rows=some"], ["--dense-below=-1"],
                         ["--dense-below=few"], ["--memory=much"],
+                        ["--dense-special-below=-1"],
+                        ["--dense-special-below=few"],
                         ["--memory=-4GB"]):
             self.assert_fails([options[0].split("=")[0], "--help"],
-                              *self.command(out, *options), status=2)
+                              *self.calibrate(out, *options), status=2)
         self.assertFalse(os.path.exists(out))
 
     # ---- Types and sources ----
@@ -244,7 +146,7 @@ class CalibrateOptionsTest(ModelTest):
     def test_rows_in_f16(self):
         wide, half = self.path("f32"), self.path("f16")
         for out, kind in (wide, "f32"), (half, "f16"):
-            stem_run(*self.command(out, "--layers=1", f"--row-dtype={kind}"))
+            stem_run(*self.calibrate(out, "--layers=1", f"--row-dtype={kind}"))
         one, other = (self.tensors(folder)[TABLE.format(1)]
                       for folder in (wide, half))
         self.assertEqual((one.dtype, other.dtype), ("F32", "F16"))
@@ -259,7 +161,8 @@ class CalibrateOptionsTest(ModelTest):
         stem_run("import", gguf, folder)
         direct, imported = self.path("direct"), self.path("imported")
         for source, out in (gguf, direct), (folder, imported):
-            result = stem_json(*self.command(out, "--layers=1", model=source))
+            result = stem_json(*self.calibrate(out, "--layers=1",
+                                               model=source))
             self.assertEqual(result["replaced"], [UP.format(1)])
         one, other = self.tensors(direct), self.tensors(imported)
         other.pop(UP.format(1), None)  # lies in a linked shard
@@ -269,21 +172,33 @@ class CalibrateOptionsTest(ModelTest):
             self.assertEqual(tensor.values, other[name].values, name)
         self.assertEqual(one[TABLE.format(1)].dtype, "F16")
         hybrid = self.path("hybrid")
-        result = stem_json(*self.command(hybrid, "--layers=1",
-                                         "--dense-below=1", model=gguf))
+        result = stem_json(*self.calibrate(hybrid, "--layers=1",
+                                           "--dense-below=1", model=gguf))
         self.assertEqual(result["replaced"], [])
         self.assertEqual(self.tensors(hybrid)[UP.format(1)].values,
                          self.tensors(folder)[UP.format(1)].values)
         self.assertTrue(stem_json("eval", hybrid, f"--text={self.text}"))
+
+    def test_special_tokens_of_a_gguf(self):
+        gguf = self.path("model.gguf")
+        write_gguf(gguf, self.small)
+        for options, special in ([], None), (["--dense-special-below=1"], 3):
+            _, result = self.convert(
+                "--layers=1", *options, model=gguf, name=f"stem-{special}",
+                base=TEXT_ALONE)
+            # Without a chat template none is asked for.
+            self.assertEqual(result["calibration"].get("selected_special_ids"),
+                             special)
 
     # ---- A conversion that is killed ----
 
     def test_killed(self):
         whole, out = self.path("whole"), self.path("again")
         options = ["--layers=0,1,2,3,4,5", "--memory=1GB"]
-        stem_run(*self.command(whole, *options))
-        process = subprocess.Popen(["stem-run", *self.command(out, *options)],
-                                   stderr=subprocess.PIPE, text=True)
+        stem_run(*self.calibrate(whole, *options))
+        process = subprocess.Popen(
+            ["stem-run", *self.calibrate(out, *options)],
+            stderr=subprocess.PIPE, text=True)
         is_writing = any("writing" in line
                          for line in iter(process.stderr.readline, ""))
         process.send_signal(signal.SIGKILL)
@@ -291,7 +206,7 @@ class CalibrateOptionsTest(ModelTest):
         self.assertTrue(is_writing)
         self.assertEqual(process.returncode, -signal.SIGKILL)
         self.assertFalse(os.path.exists(out))
-        stem_run(*self.command(out, *options))
+        stem_run(*self.calibrate(out, *options))
         self.assert_same_folder(out, whole)
 
 

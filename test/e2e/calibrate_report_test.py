@@ -8,8 +8,8 @@ import os
 import re
 import unittest
 
-from calibrate_test import some_text
-from e2e import ModelTest, stem_json, stem_run
+from calibration import PLAIN, TEXT_ALONE, CalibrationTest
+from e2e import stem_json, stem_run
 
 VOID = {"meta", "link", "br", "hr", "img", "input"}
 
@@ -47,19 +47,9 @@ class Page(html.parser.HTMLParser):
         self.text += data
 
 
-class CalibrateReportTest(ModelTest):
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.texts = []
-        for name, seed in ("one", 1), ("two", 2):
-            path = os.path.join(cls.folder, name + ".txt")
-            with open(path, "w") as file:
-                file.write(some_text(3000, seed))
-            cls.texts.append(path)
-
+class CalibrateReportTest(CalibrationTest):
     def command(self, out, *options):
-        return ["convert", self.small, out, "--dialogue-share=0",
+        return ["convert", self.small, out, *PLAIN,
                 "--calibrate-tokens=16384",
                 *(f"--calibrate={text}" for text in self.texts), *options]
 
@@ -112,6 +102,23 @@ class CalibrateReportTest(ModelTest):
                 self.assertAlmostEqual(
                     product / calibration["perplexity_" + kind], 1,
                     delta=1e-6)
+
+    def test_ids_that_keep_the_matrix(self):
+        report = self.path("report.html")
+        texts = []
+        for base in PLAIN, TEXT_ALONE:
+            stem_run(*self.calibrate(
+                self.path("stem"), "--layers=1", f"--report={report}",
+                "--force", base=base))
+            texts.append(self.read(report).text.replace("\n", ""))
+        self.assertNotIn("keep the up-projection", texts[0])
+        for words in ["ids that keep the up-projection3",
+                      "special tokens among them3",
+                      "tokens held back that take it0.0 %",
+                      "all ids below this count keep it (--dense-below)0",
+                      "special ones below this count keep it "
+                      "(--dense-special-below)4"]:
+            self.assertIn(words, texts[1])
 
     @unittest.skipIf(os.geteuid() == 0, "root may write anywhere")
     def test_its_folder_is_read_only(self):

@@ -7,71 +7,16 @@ import hashlib
 import json
 import math
 import os
-import random
 import signal
 import subprocess
 import unittest
 
-from e2e import GOLDEN, ModelTest, read_tensors, stem_json, stem_run, \
-    write_tensors
-
-DOWN = "model.layers.{}.mlp.down_proj.weight"
-UP = "model.layers.{}.mlp.up_proj.weight"
-TABLE = "model.layers.{}.mlp.up_table.weight"
+from calibration import DOWN, TABLE, UP, CalibrationTest, change_json, \
+    some_text
+from e2e import GOLDEN, read_tensors, stem_json, stem_run, write_tensors
 
 
-def some_text(words, seed):
-    """Words out of a list, with some order: enough for a text of any length."""
-    numbers = random.Random(seed)
-    known = ["".join(numbers.choice("abcdefghiklmnoprstuvwy")
-                     for _ in range(numbers.randint(2, 9)))
-             for _ in range(300)]
-    result, at = [], 0
-    for _ in range(words):
-        at = (at * 7 + numbers.choice([1, 2, 5])) % len(known)
-        result.append(known[at] + ("." if at % 9 == 0 else ""))
-    return " ".join(result)
-
-
-class CalibrateTest(ModelTest):
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        # The small model's tokens are bytes.
-        cls.texts = []
-        for name, seed in ("one", 1), ("two", 2):
-            path = os.path.join(cls.folder, name + ".txt")
-            with open(path, "w") as file:
-                file.write(some_text(3000, seed))
-            cls.texts.append(path)
-        cls.text = cls.texts[0]
-
-    def calibrate(self, out, *options, text=None, model=None):
-        return ["convert", model or self.small, out,
-                f"--calibrate={text or self.text}", "--calibrate-tokens=8192",
-                "--dialogue-share=0", *options]
-
-    def convert(self, *options, name="stem"):
-        out = self.path(name)
-        return out, stem_json(*self.calibrate(out, *options))
-
-    def tensors(self, folder):
-        """All tensors of a folder; none may lie in two files."""
-        result = {}
-        for name in sorted(os.listdir(folder)):
-            if not name.endswith(".safetensors"):
-                continue
-            for key, tensor in read_tensors(os.path.join(folder,
-                                                         name)).items():
-                self.assertNotIn(key, result)
-                result[key] = tensor
-        return result
-
-    def assert_nothing_left(self, out):
-        name = os.path.basename(out)
-        self.assertEqual([entry for entry in os.listdir(self.folder)
-                          if name in entry], [])
-
+class CalibrateTest(CalibrationTest):
     def test_evaluating_on_its_text(self):
         out, _ = self.convert("--layers=1")
         other = self.write("other.txt", "Another text, and a short one.")
@@ -156,8 +101,7 @@ class CalibrateTest(ModelTest):
             self.assertEqual(after[name].shape, [259, 192])
             self.assertEqual(after[name].dtype, "BF16")
             self.assertTrue(all(map(math.isfinite, after[name].floats())))
-        with open(os.path.join(out, "model.safetensors.index.json")) as file:
-            index = json.load(file)["weight_map"]
+        index = self.index(out)
         self.assertEqual(set(index), set(after))
         for layer in 1, 4:
             self.assertEqual(index[DOWN.format(layer)],
@@ -185,8 +129,7 @@ class CalibrateTest(ModelTest):
         # What the changed layer shares a file with is copied, the rest linked.
         self.assertEqual(set(self.tensors(out)),
                          set(tensors) - {UP.format(1)} | {TABLE.format(1)})
-        with open(os.path.join(out, "model.safetensors.index.json")) as file:
-            index = json.load(file)["weight_map"]
+        index = self.index(out)
         for name, file in weights.items():
             if name not in (UP.format(1), DOWN.format(1)):
                 self.assertEqual(
@@ -204,11 +147,8 @@ class CalibrateTest(ModelTest):
         first, _ = self.convert("--layers=1")
         again = self.path("again")
         stem_run("convert", first, again, "--layers=2", "--init=row-mean")
-        with open(os.path.join(first, "stem_provenance.json")) as file:
-            calibration = json.load(file)["calibration"]
-        with open(os.path.join(again, "stem_provenance.json")) as file:
-            self.assertEqual(json.load(file)["before"]["calibration"],
-                             calibration)
+        self.assertEqual(self.provenance(again)["before"]["calibration"],
+                         self.provenance(first)["calibration"])
 
     def test_calibrated_again(self):
         first, result = self.convert("--layers=auto:2")
@@ -217,8 +157,7 @@ class CalibrateTest(ModelTest):
         shown = stem_run(*self.calibrate(
             again, "--layers=auto:2", "--mix-rank=4", f"--report={page}",
             model=first))
-        with open(os.path.join(again, "stem_provenance.json")) as file:
-            provenance = json.load(file)
+        provenance = self.provenance(again)
         layers, calibration = provenance["layers"], provenance["calibration"]
         sensitivities = calibration["sensitivities"]
         for values in sensitivities, calibration["sensitivity_errors"]:
@@ -268,12 +207,8 @@ class CalibrateTest(ModelTest):
 
     def test_short_context(self):
         model = self.copy_model()
-        path = os.path.join(model, "config.json")
-        with open(path) as file:
-            config = json.load(file)
-        config["max_position_embeddings"] = 100
-        with open(path, "w") as file:
-            json.dump(config, file)
+        change_json(os.path.join(model, "config.json"),
+                    max_position_embeddings=100)
         result = stem_json(*self.calibrate(self.path("stem"), "--layers=1",
                                            model=model))
         self.assertEqual(result["calibration"]["window"], 100)
@@ -324,11 +259,7 @@ class CalibrateTest(ModelTest):
         first, _ = self.convert("--layers=auto:2", name="first")
         second, _ = self.convert("--layers=auto:2", "--threads=1",
                                  name="second")
-        self.assertEqual(sorted(os.listdir(first)), sorted(os.listdir(second)))
-        for name in os.listdir(first):
-            with open(os.path.join(first, name), "rb") as a, \
-                    open(os.path.join(second, name), "rb") as b:
-                self.assertEqual(a.read(), b.read(), name)
+        self.assert_same_folder(first, second)
 
     # ---- Layers ----
 
@@ -442,9 +373,7 @@ class CalibrateTest(ModelTest):
                  ["--layers=auto:6"]),
                 (["auto:7", "the model has 6 layers"], stem,
                  ["--layers=auto:7"]),
-                (["0 of the model's 6 layers are dense"], every, []),
-                (["--dense-below", "convert the dense model"], stem,
-                 ["--dense-below=2"])]:
+                (["0 of the model's 6 layers are dense"], every, [])]:
             with self.subTest(options=options):
                 self.assert_fails(parts, *self.calibrate(out, *options,
                                                          model=model),

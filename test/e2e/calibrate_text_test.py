@@ -7,8 +7,7 @@ import json
 import os
 import unittest
 
-from calibrate_plan_test import widen
-from calibrate_test import some_text
+from calibration import change_json, some_text, widen
 from e2e import ModelTest, stem_json, stem_run
 
 
@@ -18,14 +17,6 @@ class CalibrateTextTest(ModelTest):
         return out, stem_json("convert", model or self.small, out, "--layers=1",
                               "--calibrate-tokens=8192",
                               *options)["calibration"]
-
-    def change(self, model, file, **values):
-        path = os.path.join(model, file)
-        with open(path) as source:
-            content = json.load(source)
-        content.update(values)
-        with open(path, "w") as target:
-            json.dump(content, target)
 
     def text(self, words=3000, seed=1):
         return "--calibrate=" + self.write(f"text-{seed}",
@@ -93,13 +84,15 @@ class CalibrateTextTest(ModelTest):
 
     def test_wrong_template(self):
         model = self.copy_model()
-        self.change(model, "tokenizer_config.json", chat_template="{% if %}")
+        change_json(os.path.join(model, "tokenizer_config.json"),
+                    chat_template="{% if %}")
         self.assert_fails(["chat template"], "convert", model,
                           self.path("out"), self.text())
 
     def test_no_room_for_dialogue(self):
         model = self.copy_model()
-        self.change(model, "config.json", max_position_embeddings=100)
+        change_json(os.path.join(model, "config.json"),
+                    max_position_embeddings=100)
         result = stem_run("convert", model, self.path("out"), "--layers=1",
                           "--calibrate-tokens=8192", self.text())
         self.assertIn("no dialogue to calibrate on: the model's context of 100 "

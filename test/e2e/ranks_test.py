@@ -228,16 +228,22 @@ class ConvertAgainTest(RankedModelTest):
         self.assertEqual((section["layers"], section["rank"]),
                          ([1, 2], [4, 8]))
 
-    def test_selected_ids_are_refused(self):
+    def test_selected_ids_stay(self):
+        """A new layer has none, and keeps its matrix in the folder."""
         source = self.model("source", [0, 0], [0, 2], ids=[3, 10])
-        for init in ("xavier", "embedding", "row-mean", "calibrated"):
+        for init in ("xavier", "embedding", "row-mean"):
             with self.subTest(init=init):
-                out = self.path("out")
-                self.assert_fails(
-                    [source, "stem.select", "would have no such ids",
-                     "all layers at once"], "convert", source, out,
-                    "--layers=1", f"--init={init}")
-                self.assertFalse(os.path.exists(out))
+                out, section = self.convert(source, init)
+                self.assertEqual((section["layers"], section["select"]),
+                                 ([0, 1, 2], True))
+                layers = stem_json("inspect", out)["model"]["layers"]
+                self.assertEqual([layer["selected_ids"] for layer in layers],
+                                 [2, 0, 2])
+                with open(os.path.join(
+                        out, "model.safetensors.index.json")) as file:
+                    self.assertIn("model.layers.1.mlp.up_proj.weight",
+                                  json.load(file)["weight_map"])
+                self.assertTrue(all(map(math.isfinite, self.logits(out))))
 
 
 if __name__ == "__main__":

@@ -28,14 +28,12 @@ namespace {
 /// Before any work: what is asked fits the model.
 CalibrationArguments checked(CalibrationArguments arguments,
                              const ModelConfig &config) {
-  if (static_cast<uint64_t>(arguments.rank) > config.hiddenSize)
-    throw UsageError(fmt::format("--mix-rank={}: the model's hidden size is "
-                                 "{}, and no rank is above it",
-                                 arguments.rank, config.hiddenSize));
-  if (arguments.denseBelow > 0 && config.stem)
-    throw UsageError("--dense-below: the STEM layers that the model has keep "
-                     "the up-projection for no id, and that holds for all or "
-                     "for none; leave it out, or convert the dense model");
+  for (const int64_t rank : arguments.ranks)
+    if (static_cast<uint64_t>(rank) > config.hiddenSize)
+      throw UsageError(fmt::format("--mix-rank={}: the model's hidden size is "
+                                   "{}, and no rank is above it",
+                                   rank, config.hiddenSize));
+  checkSelection(arguments.selection, config);
   const int64_t own = static_cast<int64_t>(config.maxPositions);
   if (own > 0)
     arguments.text.window = std::min(arguments.text.window, own);
@@ -104,7 +102,7 @@ Calibration::Calibration(const Checkpoint &checkpoint,
       arguments(checked(arguments, checkpoint.config())),
       text(gatherCalibrationText(checkpoint, this->arguments.text,
                                  writerOptions(this->arguments))),
-      selected(chooseSelected()),
+      selected(selectIds(checkpoint, this->arguments.selection, text)),
       runner(checkpoint, runnerOptions(this->arguments)),
       sizes(calibrationSizes(checkpoint.config(), text, runner, mostRank())),
       plan(makePlan()) {
@@ -114,43 +112,13 @@ Calibration::Calibration(const Checkpoint &checkpoint,
       std::make_unique<Calibrator>(checkpoint, runner, text, options());
 }
 
-std::vector<int32_t> Calibration::chooseSelected() const {
-  std::vector<int32_t> ids;
-  if (arguments.denseBelow == 0)
-    return ids;
-  const std::vector<int64_t> counts = text.fitCounts();
-  size_t row = 0;
-  for (int32_t id = 0; id < static_cast<int32_t>(checkpoint.config().vocabSize);
-       ++id) {
-    const bool isInText = row < text.rowIds.size() && text.rowIds[row] == id;
-    if ((isInText ? counts[row] : 0) < arguments.denseBelow)
-      ids.push_back(id);
-    row += isInText;
-  }
-  return ids;
-}
-
-/// Share of the tokens to check that take the matrix.
-double Calibration::selectedShare() const {
-  int64_t tokens = 0, taken = 0;
-  for (size_t i = 0; i < text.check.ids.size(); ++i) {
-    if (text.check.sequences[i] < 0)
-      continue;
-    ++tokens;
-    taken +=
-        std::binary_search(selected.begin(), selected.end(), text.check.ids[i]);
-  }
-  return static_cast<double>(taken) / static_cast<double>(tokens);
-}
-
 CalibrationOptions Calibration::options() const {
   CalibrationOptions options;
   options.fit.isOneRow = arguments.isOneRow;
   options.fit.keepsProducts = plan.products > 0;
   if (!selected.empty())
     for (int32_t id : text.rowIds)
-      options.fit.keepsMatrix.push_back(
-          std::binary_search(selected.begin(), selected.end(), id));
+      options.fit.keepsMatrix.push_back(selected.contains(id));
   if (plan.spill > 0)
     options.spillFolder = arguments.spillFolder;
   options.rows.columns = plan.rowColumns;
@@ -164,7 +132,7 @@ CalibrationOptions Calibration::options() const {
 int64_t Calibration::mostRank() const {
   return arguments.flops > 0
              ? static_cast<int64_t>(checkpoint.config().hiddenSize)
-             : arguments.rank;
+             : std::ranges::max(arguments.ranks);
 }
 
 /// Says what is about to be held, and refuses what does not fit.
@@ -204,16 +172,27 @@ void Calibration::printPlan(const CalibrationPlan &result) const {
 }
 
 void Calibration::printEstimate(uint64_t converted, bool measuresLayers) const {
+  const bool measures = measuresLayers || arguments.flops > 0;
+  const double perPlace = calibrator->secondsPerPlace();
   CalibrationWork work;
   work.layers = static_cast<int64_t>(checkpoint.config().layerCount());
   work.converted = static_cast<int64_t>(converted);
-  work.measuresLayers = measuresLayers || arguments.flops > 0;
+  work.measuresLayers = measures;
   work.sample =
       std::min(text.fit.places(), CalibrationOptions().sensitivityTokens);
-  const double seconds =
-      estimateSeconds(sizes, plan, work, calibrator->secondsPerPlace());
-  printStderr("calibration: about {} for {} layers{}\n", formatSeconds(seconds),
-              converted, work.measuresLayers ? ", sensitivities included" : "");
+  double seconds = 0;
+  for (const int64_t rank : arguments.ranks) {
+    CalibrationSizes own = sizes;
+    own.rank = arguments.flops > 0 ? mostRank() : rank;
+    seconds += estimateSeconds(own, plan, work, perPlace);
+    work.measuresLayers = false; // once for all
+  }
+  printStderr("calibration: about {} for {} layers{}{}\n",
+              formatSeconds(seconds), converted,
+              arguments.ranks.size() > 1 ? fmt::format(" with each of {} ranks",
+                                                       arguments.ranks.size())
+                                         : "",
+              measures ? ", sensitivities included" : "");
 }
 
 void Calibration::measureSensitivities() {
@@ -247,11 +226,13 @@ std::vector<uint64_t> Calibration::cheapestLayers(uint64_t count) {
   return order;
 }
 
-std::vector<int64_t>
-Calibration::chooseRanks(const std::vector<uint64_t> &layers) {
-  ranks.assign(layers.size(), arguments.rank);
+std::vector<LayerChoice>
+Calibration::chooseRanks(const std::vector<uint64_t> &layers, int64_t rank) {
+  std::vector<LayerChoice> choices;
+  for (const uint64_t layer : layers)
+    choices.push_back({layer, rank});
   if (arguments.flops == 0)
-    return ranks;
+    return choices;
   measureSensitivities();
   const Stopwatch watch;
   Progress progress("ranks", 1);
@@ -264,58 +245,63 @@ Calibration::chooseRanks(const std::vector<uint64_t> &layers) {
   const double d = static_cast<double>(checkpoint.config().hiddenSize);
   const double f = static_cast<double>(checkpoint.config().intermediateSize);
   const double replaced = static_cast<double>(layers.size()) * d * f;
-  ranks = shareOutRanks(
+  const std::vector<int64_t> ranks = shareOutRanks(
       worth, static_cast<int64_t>(arguments.flops * replaced / (d + f)));
-  return ranks;
+  for (size_t i = 0; i < choices.size(); ++i)
+    choices[i].rank = ranks[i];
+  return choices;
 }
 
-void Calibration::convert(
-    const std::vector<LayerChoice> &layers,
-    const std::function<void(const ConvertedLayer &)> &onLayer) {
-  const Stopwatch watch;
-  trimHeap(); // of what the new folder's files were made of
+void Calibration::measureDense() {
+  if (!denseLosses.empty())
+    return;
   denseLosses = calibrator->denseLosses();
   denseLoss = meanLoss(text.check, denseLosses);
   requireFiniteDense(denseLoss, checkpoint);
+}
+
+void Calibration::convert(
+    CalibrationOutcome &outcome,
+    const std::function<void(const ConvertedLayer &)> &onLayer) {
+  const Stopwatch watch;
+  trimHeap(); // of what the new folder's files were made of
+  measureDense();
   Progress progress("calibration", 1);
-  convertedLosses = calibrator->convert(
-      layers,
+  outcome.losses = calibrator->convert(
+      outcome.layers,
       [&](const ConvertedLayer &layer) {
-        figures.push_back(layer.figures);
+        outcome.figures.push_back(layer.figures);
         onLayer(layer);
       },
       [&](double part) { progress.update(part); });
-  convertSeconds = watch.seconds();
-  convertedLoss = meanLoss(text.check, convertedLosses);
-  requireFinite(convertedLoss, "the converted model",
+  outcome.seconds = watch.seconds();
+  outcome.loss = meanLoss(text.check, outcome.losses);
+  requireFinite(outcome.loss, "the converted model",
                 "convert fewer layers or give more text");
 }
 
-Json Calibration::summary() const {
+Json Calibration::summary(const CalibrationOutcome &outcome) const {
   Json layers = Json::array();
-  for (size_t i = 0; i < figures.size(); ++i) {
-    const CalibratedLayer &layer = figures[i];
+  for (size_t i = 0; i < outcome.figures.size(); ++i) {
+    const CalibratedLayer &layer = outcome.figures[i];
     layers.push_back({{"layer", layer.layer},
-                      {"rank", ranks[i]},
+                      {"rank", outcome.layers[i].rank},
                       {"shrinkage", layer.shrinkage},
                       {"ridge", layer.ridge},
                       {"error_before_refit", layer.errorBefore},
                       {"error_after_refit", layer.errorAfter}});
   }
   Json json = textSummary(text, arguments.text);
-  json.update({{"mix_rank", arguments.rank},
+  json.update({{"mix_rank", outcome.rank},
                {"rows", arguments.isOneRow ? "mean" : "ids"},
                {"layers", layers},
-               {"perplexity_by_text", perplexityByText()},
-               {"coverage_by_count", coverageByCount()},
+               {"perplexity_by_text", perplexityByText(outcome)},
+               {"coverage_by_count", coverageByCount(outcome)},
                {"perplexity_dense", std::exp(denseLoss)},
-               {"perplexity_converted", std::exp(convertedLoss)}});
+               {"perplexity_converted", std::exp(outcome.loss)}});
   if (arguments.flops > 0)
     json["flops"] = arguments.flops;
-  if (!selected.empty())
-    json.update({{"dense_below", arguments.denseBelow},
-                 {"selected_ids", selected.size()},
-                 {"selected_share", selectedShare()}});
+  json.update(selectionSummary(selected, arguments.selection, text));
   if (sensitivities) {
     json["sensitivities"] = sensitivities->layers;
     json["sensitivity_errors"] = sensitivities->errors;
@@ -344,12 +330,12 @@ struct LossSum {
 
 } // namespace
 
-Json Calibration::perplexityByText() const {
+Json Calibration::perplexityByText(const CalibrationOutcome &outcome) const {
   std::vector<LossSum> sums(text.sources.size());
-  for (size_t i = 0; i < convertedLosses.size(); ++i)
+  for (size_t i = 0; i < outcome.losses.size(); ++i)
     if (text.check.labels[i] != -100)
       sums[static_cast<size_t>(text.check.sources[i])].add(denseLosses[i],
-                                                           convertedLosses[i]);
+                                                           outcome.losses[i]);
   Json json = Json::array();
   for (size_t i = 0; i < sums.size(); ++i)
     json.push_back({{"file", text.sources[i].file},
@@ -360,7 +346,7 @@ Json Calibration::perplexityByText() const {
 }
 
 /// By how often `fit` holds the id that is the input of a prediction.
-Json Calibration::coverageByCount() const {
+Json Calibration::coverageByCount(const CalibrationOutcome &outcome) const {
   constexpr int64_t kFrom[] = {0, 1, 2, 4, 8, 16, 64, 256};
   constexpr size_t kGroups = std::size(kFrom);
   const auto groupOf = [&](int64_t count) {
@@ -374,10 +360,10 @@ Json Calibration::coverageByCount() const {
     ++ids[groupOf(count)];
   ids[0] = static_cast<int64_t>(checkpoint.config().vocabSize) -
            std::accumulate(ids.begin() + 1, ids.end(), int64_t(0));
-  for (size_t i = 0; i < convertedLosses.size(); ++i)
+  for (size_t i = 0; i < outcome.losses.size(); ++i)
     if (text.check.labels[i] != -100)
       sums[groupOf(counts[static_cast<size_t>(text.check.rows[i])])].add(
-          denseLosses[i], convertedLosses[i]);
+          denseLosses[i], outcome.losses[i]);
   Json json = Json::array();
   for (size_t i = 0; i < kGroups; ++i)
     json.push_back(
@@ -390,8 +376,8 @@ Json Calibration::coverageByCount() const {
   return json;
 }
 
-Json Calibration::ofThisRun() const {
-  Json json = {{"plan", plan.json()}, {"convert_seconds", convertSeconds}};
+Json Calibration::ofThisRun(const CalibrationOutcome &outcome) const {
+  Json json = {{"plan", plan.json()}, {"convert_seconds", outcome.seconds}};
   if (sensitivities)
     json["sensitivity_seconds"] = sensitivitySeconds;
   if (arguments.flops > 0)
@@ -399,35 +385,42 @@ Json Calibration::ofThisRun() const {
   return json;
 }
 
-void Calibration::print() const {
-  if (sensitivities) {
-    fmt::print("sensitivity (nats that a layer's conversion alone costs, "
-               "measured in {}):\n",
-               formatSeconds(sensitivitySeconds));
-    const ModelConfig &config = checkpoint.config();
-    const uint64_t count = denseLayerCount(config);
-    uint64_t printed = 0;
-    for (size_t i = 0; i < sensitivities->layers.size(); ++i)
-      if (!config.layers[i].isStem)
-        fmt::print("{:>5} {:.4f}{}", i, sensitivities->layers[i],
-                   ++printed % 6 == 0 || printed == count ? "\n" : "  ");
-  }
+void Calibration::printSensitivities() const {
+  if (!sensitivities)
+    return;
+  fmt::print("sensitivity (nats that a layer's conversion alone costs, "
+             "measured in {}):\n",
+             formatSeconds(sensitivitySeconds));
+  const ModelConfig &config = checkpoint.config();
+  const uint64_t count = denseLayerCount(config);
+  uint64_t printed = 0;
+  for (size_t i = 0; i < sensitivities->layers.size(); ++i)
+    if (!config.layers[i].isStem)
+      fmt::print("{:>5} {:.4f}{}", i, sensitivities->layers[i],
+                 ++printed % 6 == 0 || printed == count ? "\n" : "  ");
+}
+
+void Calibration::print(const CalibrationOutcome &outcome) const {
   fmt::print("{:<9} {:>6} {:>10} {:>8} {:>22}\n", "", "rank", "shrinkage",
              "ridge", "output error, refitted");
-  for (size_t i = 0; i < figures.size(); ++i)
+  for (size_t i = 0; i < outcome.figures.size(); ++i) {
+    const CalibratedLayer &layer = outcome.figures[i];
     fmt::print("layer {:<3} {:>6} {:>10} {:>8} {:>12.3f} -> {:.3f}\n",
-               figures[i].layer, ranks[i], figures[i].shrinkage,
-               figures[i].ridge, figures[i].errorBefore, figures[i].errorAfter);
+               layer.layer, outcome.layers[i].rank, layer.shrinkage,
+               layer.ridge, layer.errorBefore, layer.errorAfter);
+  }
   if (!selected.empty())
-    fmt::print("{} ids keep the matrix, {:.1f} % of the tokens held back\n",
-               selected.size(), 100 * selectedShare());
-  const double ratio = std::exp(convertedLoss - denseLoss);
+    fmt::print("{} ids keep the matrix, of which {} are special tokens: {:.1f} "
+               "% of the tokens held back\n",
+               selected.ids.size(), selected.special,
+               100 * selected.shareOf(text.check));
+  const double ratio = std::exp(outcome.loss - denseLoss);
   const bool isDense = !checkpoint.config().stem;
   fmt::print("perplexity on {} tokens held back: {:.2f} {}, {:.2f} "
              "converted, {:.2f} times; {:.1f} % of these tokens have a row "
              "that was fitted\n",
              text.check.tokens, std::exp(denseLoss),
-             isDense ? "dense" : "before", std::exp(convertedLoss), ratio,
+             isDense ? "dense" : "before", std::exp(outcome.loss), ratio,
              100 * text.coverage());
   if (ratio > 2)
     printWarning(fmt::format("the converted model's perplexity is {:.1f} times "

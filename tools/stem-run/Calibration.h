@@ -11,6 +11,7 @@
 #include "CalibrationPlan.h"
 #include "Calibrator.h"
 #include "Json.h"
+#include "SelectedIds.h"
 
 #include <filesystem>
 #include <memory>
@@ -22,75 +23,85 @@ namespace stem {
 
 struct CalibrationArguments {
   CalibrationTextOptions text;
-  int64_t rank = 0; ///< of the low-rank term; 0: none
+  /// Of the low-rank term, a conversion each; 0: none.
+  std::vector<int64_t> ranks = {0};
   /// Share of the replaced multiply-adds that low-rank terms may take, ranks
-  /// chosen layer by layer; 0: `rank` everywhere.
+  /// chosen layer by layer; 0: one rank everywhere.
   double flops = 0;
-  bool isOneRow = false; ///< one row for all ids
-  /// Ids that the text to fit holds fewer times keep the up-projection.
-  int64_t denseBelow = 0;
-  int64_t memory = 0; ///< bytes to keep within; 0: what is available
+  bool isOneRow = false;      ///< one row for all ids
+  SelectionOptions selection; ///< which ids keep the up-projection
+  int64_t memory = 0;         ///< bytes to keep within; 0: what is available
   std::filesystem::path spillFolder; ///< for what is beyond them
   EngineOptions engine;
 };
 
-/// The calibration of one conversion: reads the texts, compiles, chooses the
-/// layers, converts them, and says what it cost. Progress and the plan go to
-/// standard error.
+/// What one conversion came to, on the calibration's text.
+struct CalibrationOutcome {
+  int64_t rank = 0;                ///< asked for all layers
+  std::vector<LayerChoice> layers; ///< with their own
+  std::vector<CalibratedLayer> figures;
+  std::vector<float> losses; ///< on `check`
+  double loss = 0;           ///< their mean
+  double seconds = 0;
+};
+
+/// The calibration of conversions that have all but the rank in common: reads
+/// the texts, compiles, chooses the layers, converts them, and says what it
+/// cost. Progress and the plan go to standard error.
 class Calibration {
 public:
   Calibration(const Checkpoint &checkpoint,
               const CalibrationArguments &arguments);
 
-  /// Says how long it will take to convert so many layers, and to measure
-  /// which.
+  /// Says how long it will take to convert so many layers with each rank, and
+  /// to measure which.
   void printEstimate(uint64_t converted, bool measuresLayers) const;
 
   /// Ids that keep the up-projection, rising.
-  std::span<const int32_t> selectedIds() const { return selected; }
+  std::span<const int32_t> selectedIds() const { return selected.ids; }
 
   /// The layers of "auto:N": the N dense ones whose conversion alone costs
   /// least.
   std::vector<uint64_t> cheapestLayers(uint64_t count);
 
-  /// The low-rank terms of `layers`, one rank each, as asked.
-  std::vector<int64_t> chooseRanks(const std::vector<uint64_t> &layers);
+  /// The low-rank terms of `layers`: of `rank`, or those within the budget.
+  std::vector<LayerChoice> chooseRanks(const std::vector<uint64_t> &layers,
+                                       int64_t rank);
 
-  /// Converts; `onLayer` writes a layer when it is finished.
-  void convert(const std::vector<LayerChoice> &layers,
+  /// Converts; `onLayer` writes a layer when it is finished. `outcome` has the
+  /// choice of layers.
+  void convert(CalibrationOutcome &outcome,
                const std::function<void(const ConvertedLayer &)> &onLayer);
 
   /// What the folder and --json say of it; the same in every run.
-  Json summary() const;
+  Json summary(const CalibrationOutcome &outcome) const;
   /// What --json says beside it.
-  Json ofThisRun() const;
-  void print() const;
+  Json ofThisRun(const CalibrationOutcome &outcome) const;
+  void printSensitivities() const;
+  void print(const CalibrationOutcome &outcome) const;
 
 private:
   void measureSensitivities();
-  std::vector<int32_t> chooseSelected() const;
-  double selectedShare() const;
+  void measureDense();
   int64_t mostRank() const;
   CalibrationPlan makePlan();
   void printPlan(const CalibrationPlan &result) const;
   CalibrationOptions options() const;
-  Json perplexityByText() const;
-  Json coverageByCount() const;
+  Json perplexityByText(const CalibrationOutcome &outcome) const;
+  Json coverageByCount(const CalibrationOutcome &outcome) const;
 
   const Checkpoint &checkpoint;
   const CalibrationArguments arguments;
   CalibrationText text;
-  std::vector<int32_t> selected;
+  SelectedIds selected;
   LayerRunner runner;
   CalibrationSizes sizes;
   CalibrationPlan plan;
   std::unique_ptr<Calibrator> calibrator;
   std::optional<Calibrator::Sensitivities> sensitivities;
-  std::vector<CalibratedLayer> figures;
-  std::vector<float> denseLosses, convertedLosses; ///< on `check`
-  double denseLoss = 0, convertedLoss = 0;         ///< their means
-  std::vector<int64_t> ranks;
-  double sensitivitySeconds = 0, rankSeconds = 0, convertSeconds = 0;
+  std::vector<float> denseLosses; ///< on `check`
+  double denseLoss = 0;           ///< their mean
+  double sensitivitySeconds = 0, rankSeconds = 0;
 };
 
 uint64_t denseLayerCount(const ModelConfig &config);

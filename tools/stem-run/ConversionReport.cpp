@@ -68,6 +68,10 @@ std::string cell(double value) {
   return std::isnan(value) ? cell(nullptr) : formatNumber(value);
 }
 
+std::string formatShare(double share) {
+  return fmt::format("{:.1f} %", 100 * share);
+}
+
 /// On a linear axis the smallest would not be seen.
 bool needsLogarithm(const std::vector<double> &values) {
   double least = INFINITY, greatest = 0;
@@ -150,8 +154,8 @@ void ConversionPage::perplexity() {
       formatNumber(after), formatNumber(after / dense));
   const double share = number(calibration, "coverage");
   if (!std::isnan(share))
-    text += fmt::format(" {:.1f} % of these tokens have a row that was fitted.",
-                        100 * share);
+    text += fmt::format(" {} of these tokens have a row that was fitted.",
+                        formatShare(share));
   page.paragraph(text);
 }
 
@@ -322,9 +326,8 @@ void ConversionPage::coverage() {
     const double share = number(bucket, "check_tokens") / all;
     table.rows.push_back(
         {bucketName(bucket), cell(bucket, "ids"), cell(bucket, "check_tokens"),
-         std::isfinite(share) ? fmt::format("{:.1f} %", 100 * share)
-                              : cell(nullptr),
-         cell(dense), cell(after), cell(after / dense)});
+         std::isfinite(share) ? formatShare(share) : cell(nullptr), cell(dense),
+         cell(after), cell(after / dense)});
   }
   page.add(table);
 }
@@ -391,6 +394,15 @@ void ConversionPage::settings() {
   add("type of the rows", result, "row_dtype", nullptr);
   add("rank of the low-rank term (--mix-rank)", calibration, "mix_rank",
       nullptr);
+  add("ids that keep the up-projection", calibration, "selected_ids", nullptr);
+  add("special tokens among them", calibration, "selected_special_ids",
+      nullptr);
+  add("tokens held back that take it", calibration, "selected_share",
+      formatShare);
+  add("all ids below this count keep it (--dense-below)", calibration,
+      "dense_below", nullptr);
+  add("special ones below this count keep it (--dense-special-below)",
+      calibration, "dense_special_below", nullptr);
   add("seed of the calibration", calibration, "seed", nullptr);
   add("tokens in a window", calibration, "window", nullptr);
   add("tokens to fit", calibration, "tokens_fit", nullptr);

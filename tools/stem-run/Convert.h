@@ -19,12 +19,13 @@ namespace stem {
 
 struct ConvertArguments {
   std::filesystem::path source;
-  std::filesystem::path out;
+  std::filesystem::path out; ///< "{rank}" in it stands for the rank
   std::string layers;
   TableInit init = {"calibrated", 0};
   CalibrationArguments calibration;
+  bool isRankNamed = false; ///< the ranks were given
   std::string rowDType = "keep";
-  std::filesystem::path reportFile; ///< HTML; empty: none
+  std::filesystem::path reportFile; ///< HTML, as `out`; empty: none
   CompileArguments compile;
   std::filesystem::path dumpDirectory;
   bool force = false;

@@ -9,6 +9,7 @@
 
 #include "CalibrationSources.h"
 
+#include <algorithm>
 #include <charconv>
 
 using namespace stem;
@@ -18,6 +19,7 @@ namespace {
 constexpr const char *footer = R"(Examples:
   stem-run convert dense stem --calibrate=a.txt --calibrate=b.txt
   stem-run convert dense stem --calibrate=a.txt --layers=auto:15 --mix-rank=64
+  stem-run convert dense stem-r{rank} --calibrate=a.txt --mix-rank=0,64
   stem-run convert dense stem --layers=2,5,8 --init=embedding
   stem-run convert model.gguf stem --layers=all --init=xavier --seed=7
 
@@ -40,7 +42,7 @@ void refuseForOtherInit(const CLI::App &command,
   for (const char *option :
        {"--calibrate", "--calibrate-tokens", "--calibrate-seed",
         "--dialogue-share", "--force-calibration", "--mix-rank", "--flops",
-        "--rows", "--dense-below", "--memory"})
+        "--rows", "--dense-below", "--dense-special-below", "--memory"})
     if (command.count(option))
       throw UsageError(fmt::format("{} is for --init=calibrated, not for "
                                    "--init={}",
@@ -91,6 +93,22 @@ double parseShare(const std::string &text) {
   return value;
 }
 
+/// "64" or "0,64".
+std::vector<int64_t> parseRanks(const std::string &text) {
+  std::vector<int64_t> ranks = parseIntegers(text, "--mix-rank");
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    if (ranks[i] < 0)
+      throw UsageError(fmt::format("--mix-rank={}: {} is no rank; ranks are "
+                                   "whole numbers from 0",
+                                   text, ranks[i]));
+    if (std::count(ranks.begin(), ranks.begin() + i, ranks[i]))
+      throw UsageError(fmt::format("--mix-rank={}: {} is there twice; give it "
+                                   "once",
+                                   text, ranks[i]));
+  }
+  return ranks;
+}
+
 void addCalibrationOptions(CLI::App &command, CalibrationArguments &arguments) {
   addCalibrationTextOptions(command, arguments.text);
   command
@@ -101,11 +119,7 @@ void addCalibrationOptions(CLI::App &command, CalibrationArguments &arguments) {
           "to see what the table gives")
       ->check(CLI::IsMember({"ids", "mean"}))
       ->type_name("KIND");
-  command
-      .add_option("--dense-below", arguments.denseBelow,
-                  "Ids that the text to fit holds fewer times keep the "
-                  "up-projection (default: 0, none)")
-      ->check(CLI::Range(int64_t(0), int64_t(1) << 31));
+  addSelectionOptions(command, arguments.selection);
   command
       .add_option(
           "--memory", arguments.memory,
@@ -116,10 +130,15 @@ void addCalibrationOptions(CLI::App &command, CalibrationArguments &arguments) {
       ->type_name("BYTES");
   CLI::Option *rank =
       command
-          .add_option("--mix-rank", arguments.rank,
-                      "Rank of a low-rank map of the hidden state that is "
-                      "added to the rows (default: 0, none)")
-          ->check(CLI::Range(int64_t(0), int64_t(1) << 20));
+          .add_option_function<std::string>(
+              "--mix-rank",
+              [&](const std::string &text) {
+                arguments.ranks = parseRanks(text);
+              },
+              "Rank of a low-rank map of the hidden state that is added to the "
+              "rows (default: 0, none). Several, like 0,64: a folder each, OUT "
+              "and --report with {rank} in their names")
+          ->type_name("RANKS");
   command
       .add_option_function<std::string>(
           "--flops",
@@ -164,12 +183,7 @@ void stem::addConvertCommand(CLI::App &app) {
     engine = engineOptions(arguments->compile);
     if (!arguments->dumpDirectory.empty())
       engine.dumpDirectory = arguments->dumpDirectory / "calibration";
-    // "a/b/" and "a/b" are the same folder.
-    arguments->calibration.spillFolder =
-        (std::filesystem::absolute(arguments->out) / "")
-            .lexically_normal()
-            .parent_path()
-            .parent_path();
+    arguments->isRankNamed = command->count("--mix-rank") > 0;
     convertModel(*arguments);
   });
 }

@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <fmt/ranges.h>
+#include <set>
 
 using namespace stem;
 namespace fs = std::filesystem;
@@ -46,21 +47,38 @@ Tokenizer stem::requireTokenizer(const Checkpoint &checkpoint,
   return std::move(*tokenizer);
 }
 
+/// Sorted, each once, without those that have no row; the checkpoint has warned
+/// of them.
+static std::vector<int32_t> idsWithRows(const std::vector<int64_t> &ids,
+                                        const Checkpoint &checkpoint) {
+  std::set<int32_t> result;
+  for (const int64_t id : ids)
+    if (id >= 0 && static_cast<uint64_t>(id) < checkpoint.config().vocabSize)
+      result.insert(static_cast<int32_t>(id));
+  return {result.begin(), result.end()};
+}
+
 std::vector<int32_t> stem::endIds(const Checkpoint &checkpoint,
                                   const Tokenizer *tokenizer) {
-  std::vector<int32_t> ids;
-  for (const int64_t id : checkpoint.endTokens())
-    ids.push_back(static_cast<int32_t>(id));
+  std::vector<int64_t> ids = checkpoint.endTokens();
   if (tokenizer)
     ids.insert(ids.end(), tokenizer->endIds().begin(),
                tokenizer->endIds().end());
-  // The checkpoint has warned of those without a row.
-  std::erase_if(ids, [&](int32_t id) {
-    return id < 0 || static_cast<uint64_t>(id) >= checkpoint.config().vocabSize;
-  });
-  std::sort(ids.begin(), ids.end());
-  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
-  return ids;
+  return idsWithRows(ids, checkpoint);
+}
+
+std::vector<int32_t> stem::specialIds(const Checkpoint &checkpoint,
+                                      const Tokenizer &tokenizer) {
+  const ModelConfig &config = checkpoint.config();
+  const std::vector<int32_t> ends = endIds(checkpoint, &tokenizer);
+  std::vector<int64_t> ids(ends.begin(), ends.end());
+  for (int32_t id = 0; id < tokenizer.vocabSize(); ++id)
+    if (tokenizer.isSpecial(id))
+      ids.push_back(id);
+  ids.push_back(tokenizer.beginId().value_or(-1));
+  ids.push_back(config.bosToken.value_or(-1));
+  ids.push_back(config.padToken.value_or(-1));
+  return idsWithRows(ids, checkpoint);
 }
 
 std::vector<int32_t> stem::checkedIds(std::span<const int64_t> ids,

@@ -36,6 +36,11 @@ Tokenizer requireTokenizer(const Checkpoint &checkpoint,
 std::vector<int32_t> endIds(const Checkpoint &checkpoint,
                             const Tokenizer *tokenizer);
 
+/// Ids of tokens that control rather than spell: those that the tokenizer has
+/// as special, and what begins, ends and pads a text. Rising.
+std::vector<int32_t> specialIds(const Checkpoint &checkpoint,
+                                const Tokenizer &tokenizer);
+
 /// The ids as i32; an Error names id, place and table size for one outside.
 std::vector<int32_t> checkedIds(std::span<const int64_t> ids,
                                 uint64_t vocabSize, std::string_view where);

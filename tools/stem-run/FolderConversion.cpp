@@ -1,0 +1,385 @@
+//===- FolderConversion.cpp - One folder of stem-run convert --------------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "FolderConversion.h"
+
+#include "CommandLine.h"
+#include "stem/Runtime/Context.h"
+#include "stem/Support/Format.h"
+#include "stem/Support/Process.h"
+
+#include <algorithm>
+#include <fmt/ranges.h>
+
+using namespace stem;
+namespace fs = std::filesystem;
+
+std::optional<TensorInfo>
+FolderConversion::selectedTensor(uint64_t layer) const {
+  if (!basis.keepsMatrices())
+    return std::nullopt;
+  const std::span<const int32_t> ids = basis.selectedIds();
+  return TensorInfo{layerTensorName(layer, "mlp.up_select.ids"),
+                    DType::I32,
+                    {ids.size()},
+                    ids.size_bytes(),
+                    {}};
+}
+
+/// Tensors that keep their name and get new values: the W_down of calibrated
+/// layers.
+std::set<std::string> FolderConversion::refittedKeys() const {
+  std::set<std::string> keys;
+  if (basis.isCalibrated())
+    for (const uint64_t layer : basis.layers)
+      keys.insert(basis.checkpoint.weights().layers[layer].downProj);
+  return keys;
+}
+
+/// A folder's shards are linked as they are; the index leaves out what the
+/// tables replace. A GGUF file has no shards to link, and a shard with a tensor
+/// that gets new values is copied without it: readers that load whole shards
+/// would find the name twice.
+void FolderConversion::declareDense() {
+  std::map<fs::path, std::vector<std::string>> shards;
+  const std::set<std::string> refitted = refittedKeys();
+  std::set<fs::path> changed;
+  for (const std::string &name : refitted)
+    changed.insert(basis.checkpoint.tensors().get(name).file);
+  for (const std::string &name : basis.checkpoint.weights().names()) {
+    const TensorInfo &tensor = basis.checkpoint.tensors().get(name);
+    if (basis.graph.dropped.count(name) || refitted.count(name))
+      continue;
+    if (!basis.checkpoint.gguf() && !changed.count(tensor.file)) {
+      shards[tensor.file].push_back(name);
+      continue;
+    }
+    writer().addTensor({name, basis.types.typeOf(tensor), tensor.shape});
+    copied.push_back(&tensor);
+    bytesToWrite += bytesAs(tensor, basis.types.typeOf(tensor));
+  }
+  for (const auto &[file, names] : shards)
+    writer().linkShard(file, names);
+}
+
+void FolderConversion::declareTables() {
+  for (const NewTable &planned : basis.graph.tables) {
+    TensorInfo table{
+        planned.key, basis.rowType, {planned.rows, planned.columns}, 0, {}};
+    const auto bytes = dtypeBytes(basis.rowType, table.elements());
+    if (!bytes)
+      fail("{}: a table of {} is too large", planned.key,
+           formatShape(table.shape));
+    table.bytes = *bytes;
+    const std::string file =
+        fmt::format("stem-table-{:03}.safetensors", planned.layer);
+    writer().addTensor({table.name, basis.rowType, table.shape}, file);
+    if (const auto ids = selectedTensor(planned.layer))
+      writer().addTensor({ids->name, ids->dtype, ids->shape}, file);
+    if (!basis.isCalibrated())
+      bytesToWrite += table.bytes;
+    for (const TensorInfo &matrix : fittedMatrices(planned.layer))
+      writer().addTensor({matrix.name, matrix.dtype, matrix.shape}, file);
+    tables.push_back(std::move(table));
+  }
+}
+
+uint64_t FolderConversion::rankOf(uint64_t layer) const {
+  const auto place =
+      std::lower_bound(basis.layers.begin(), basis.layers.end(), layer);
+  return static_cast<uint64_t>(
+      outcome.layers[static_cast<size_t>(place - basis.layers.begin())].rank);
+}
+
+/// What basis.calibration fits beside the rows: the factors of the low-rank
+/// term, if there is one, and W_down.
+std::vector<TensorInfo> FolderConversion::fittedMatrices(uint64_t layer) const {
+  if (!basis.isCalibrated())
+    return {};
+  TensorInfo down = basis.checkpoint.tensors().get(
+      basis.checkpoint.weights().layers[layer].downProj);
+  const DType type = basis.types.typeOf(down);
+  const uint64_t rank = rankOf(layer);
+  std::vector<TensorInfo> matrices;
+  if (rank > 0) {
+    matrices.push_back({layerTensorName(layer, "mlp.up_mix.a.weight"),
+                        type,
+                        {config().intermediateSize, rank},
+                        0,
+                        {}});
+    matrices.push_back({layerTensorName(layer, "mlp.up_mix.b.weight"),
+                        type,
+                        {rank, config().hiddenSize},
+                        0,
+                        {}});
+  }
+  down.dtype = type;
+  matrices.push_back(std::move(down));
+  for (TensorInfo &matrix : matrices)
+    matrix.bytes = dtypeBytes(type, matrix.elements()).value();
+  return matrices;
+}
+
+std::string FolderConversion::provenance() const {
+  Json json = {{"command", "convert"},
+               {"source", fs::absolute(basis.arguments.source).string()},
+               {"init", basis.arguments.init.kind},
+               {"layers", basis.layers}};
+  if (basis.arguments.init.kind == "xavier")
+    json["seed"] = basis.arguments.init.seed;
+  if (basis.isCalibrated())
+    json["calibration"] = basis.calibration->summary(outcome);
+  const auto &stem = config().stem;
+  if (stem && !stem->provenance.empty())
+    json["before"] = Json::parse(stem->provenance);
+  return json.dump();
+}
+
+StemSection FolderConversion::section() const {
+  StemSection stem;
+  if (config().stem) {
+    stem = *config().stem;
+  } else {
+    stem.baseModelType = familyName(config().family);
+    const Json json = Json::parse(config().sourceText);
+    if (json.contains("architectures") && json["architectures"].is_array())
+      stem.baseArchitectures =
+          json["architectures"].get<std::vector<std::string>>();
+  }
+  // Of rank 0 without a calibration: the new layers have rows alone.
+  for (const uint64_t layer : basis.layers)
+    stem.addLayer(layer, rankOf(layer));
+  stem.rowDType = dtypeConfigName(basis.rowType);
+  stem.select = basis.keepsMatrices();
+  stem.provenance = provenance();
+  return stem;
+}
+
+std::string FolderConversion::configText() const {
+  std::string text = config().sourceText;
+  if (const auto type = basis.types.modelType())
+    text = configWithDType(text, *type);
+  return configWithStem(text, section());
+}
+
+ModelCost FolderConversion::costAfter() const {
+  ModelWeights weights = basis.checkpoint.weights();
+  TensorSizes sizes = tensorSizes(basis.checkpoint);
+  if (basis.checkpoint.gguf())
+    for (auto &[name, tensor] : sizes) {
+      const DType type = basis.types.typeOf(tensor);
+      tensor.bytes = bytesAs(tensor, type);
+      tensor.dtype = type;
+    }
+  for (size_t i = 0; i < basis.layers.size(); ++i) {
+    LayerWeights &layer = weights.layers[basis.layers[i]];
+    if (const auto ids = selectedTensor(basis.layers[i])) {
+      layer.upSelectIds = ids->name;
+      sizes[ids->name] = *ids;
+    } else {
+      layer.upProj.clear();
+      layer.upBias.clear();
+    }
+    layer.upTable = tables[i].name;
+    sizes[tables[i].name] = tables[i];
+    const std::vector<TensorInfo> matrices = fittedMatrices(basis.layers[i]);
+    for (const TensorInfo &matrix : matrices)
+      sizes[matrix.name] = matrix;
+    if (matrices.size() > 1) {
+      layer.upMixA = matrices[0].name;
+      layer.upMixB = matrices[1].name;
+    }
+  }
+  return costOf(weights, sizes);
+}
+
+void FolderConversion::writeDense(Progress &progress) {
+  for (const TensorInfo *tensor : copied)
+    copyTensor(basis.checkpoint.tensors(), *tensor, basis.types.typeOf(*tensor),
+               writer(), rounding, [&](uint64_t count) {
+                 progress.update(static_cast<double>(bytesWritten += count));
+               });
+}
+
+void FolderConversion::writeRows(const TensorInfo &table, TableRows &rows,
+                                 const std::function<void(uint64_t)> &onBytes) {
+  const uint64_t vocab = config().vocabSize;
+  const uint64_t f = config().intermediateSize;
+  const uint64_t step = rowsAtATime(config());
+  std::vector<float> values(step * f);
+  std::vector<std::byte> bytes(dtypeBytes(basis.rowType, step * f).value());
+  for (uint64_t row = 0; row < vocab; row += step) {
+    const uint64_t count = std::min(step, vocab - row);
+    rows.fill(row, count, values.data());
+    encodeChecked(table.name, basis.rowType, {values.data(), count * f},
+                  bytes.data(), rounding, "choose --row-dtype=bf16 or f32");
+    const std::span part(bytes.data(), bytes.size() / step * count);
+    writer().write(part);
+    onBytes(part.size());
+  }
+}
+
+void FolderConversion::writeInitialTables() {
+  const ContextPtr context = createContext(basis.arguments.compile.threads);
+  Progress progress("convert", static_cast<double>(bytesToWrite));
+  writeDense(progress);
+  for (size_t i = 0; i < tables.size(); ++i)
+    writeRows(tables[i],
+              *makeTableRows(basis.arguments.init, basis.checkpoint,
+                             basis.graph.tables[i].layer, context.get()),
+              [&](uint64_t count) {
+                progress.update(static_cast<double>(bytesWritten += count));
+              });
+}
+
+/// Layers are written as they are finished, in the order of the files.
+void FolderConversion::writeCalibrated() {
+  {
+    Progress progress("copying", static_cast<double>(bytesToWrite));
+    writeDense(progress);
+  }
+  size_t next = 0;
+  basis.calibration->convert(outcome, [&](const ConvertedLayer &layer) {
+    writeRows(tables[next++], layer.rows, [](uint64_t) {});
+    writer().write(std::as_bytes(basis.selectedIds()));
+    writeFittedMatrices(layer);
+  });
+}
+
+void FolderConversion::writeFittedMatrices(const ConvertedLayer &layer) {
+  std::vector<std::span<const float>> values = {layer.down};
+  if (layer.lowRank)
+    values = {layer.lowRank->a(), layer.lowRank->b(), layer.down};
+  const std::vector<TensorInfo> matrices = fittedMatrices(layer.figures.layer);
+  for (size_t i = 0; i < matrices.size(); ++i) {
+    if (values[i].size() != matrices[i].elements())
+      fail("{}: {} values were fitted, {} are declared", matrices[i].name,
+           values[i].size(), matrices[i].elements());
+    std::vector<std::byte> bytes(matrices[i].bytes);
+    encodeChecked(matrices[i].name, matrices[i].dtype, values[i], bytes.data(),
+                  rounding, "convert fewer layers or give more text");
+    writer().write(bytes);
+  }
+}
+
+void FolderConversion::declareTexts() {
+  writer().addText("config.json", configText());
+  writer().setProvenance(provenance());
+}
+
+FolderConversion::FolderConversion(const ConversionBasis &basis,
+                                   const ConversionTarget &target)
+    : basis(basis), target(target) {
+  outcome.rank = target.rank;
+  outcome.layers = basis.chooseRanks(target.rank);
+  declareDense();
+  declareTables();
+  addModelFiles(writer(), basis.checkpoint, /*isStem=*/true);
+  declareTexts();
+}
+
+void FolderConversion::run() {
+  printStderr("writing {} to {} ({} free){}\n",
+              formatBytes(static_cast<double>(writer().bytesNeeded())),
+              target.out.string(),
+              formatBytes(static_cast<double>(writer().bytesAvailable())),
+              copied.empty() ? "; the dense files are linked" : "");
+  writer().start();
+  if (basis.isCalibrated())
+    writeCalibrated();
+  else
+    writeInitialTables();
+  declareTexts(); // now with what the calibration came to
+  writer().finish();
+}
+
+//===----------------------------------------------------------------------===//
+// The result
+//===----------------------------------------------------------------------===//
+
+ModelCost FolderConversion::costBefore() const {
+  return costOf(basis.checkpoint.weights(), tensorSizes(basis.checkpoint));
+}
+
+Json FolderConversion::result(double seconds) const {
+  Json json = resultObject("convert");
+  json.update({{"source", basis.arguments.source.string()},
+               {"out", target.out.string()},
+               {"converted", basis.layers},
+               {"init", basis.arguments.init.kind},
+               {"row_dtype", dtypeConfigName(basis.rowType)},
+               {"replaced", basis.graph.dropped},
+               {"left_out", basis.leftOut},
+               {"not_finite", rounding.notFiniteJson()},
+               {"before", modelCostJson(costBefore())},
+               {"after", modelCostJson(costAfter())},
+               {"seconds", seconds},
+               {"peak_bytes", memoryStatus().peakResident}});
+  if (basis.isCalibrated()) {
+    json["calibration"] = basis.calibration->summary(outcome);
+    json["calibration"].update(basis.calibration->ofThisRun(outcome));
+  }
+  return json;
+}
+
+void FolderConversion::warn() const {
+  rounding.warnNotFinite();
+  if (!basis.isCalibrated())
+    printWarning(fmt::format("tables that start from {} ruin a trained model; "
+                             "train them before use",
+                             basis.arguments.init.kind));
+}
+
+void FolderConversion::print(double seconds) const {
+  const std::vector<uint64_t> stems = section().layers;
+  fmt::print("{}: {} of {} layers are STEM ({}), rows in {}, in {}\n",
+             target.out.string(), stems.size(), config().layerCount(),
+             fmt::join(stems, ", "), dtypeConfigName(basis.rowType),
+             formatSeconds(seconds));
+  printLeftOut(basis.leftOut);
+  printCosts();
+}
+
+void FolderConversion::printCalibration() const {
+  if (basis.isCalibrated())
+    basis.calibration->print(outcome);
+}
+
+void FolderConversion::printCosts() const {
+  const ModelCost before = costBefore(), after = costAfter();
+  const auto fromTo = [](uint64_t from, uint64_t to, auto format) {
+    return format(static_cast<double>(from)) + " -> " +
+           format(static_cast<double>(to));
+  };
+  const auto line = [&](const std::string &name, const Cost &from,
+                        const Cost &to) {
+    fmt::print("{:<9} {:>20} {:>20} {:>20} {:>20}\n", name,
+               fromTo(from.parameters, to.parameters, formatCount),
+               fromTo(from.flopsPerToken, to.flopsPerToken, formatCount),
+               fromTo(from.bytes, to.bytes, formatBytes),
+               fromTo(from.bytesPerToken, to.bytesPerToken, formatBytes));
+  };
+  fmt::print("{:<9} {:>20} {:>20} {:>20} {:>20}\n", "", "parameters",
+             "FLOPs per token", "bytes", "read per token");
+  for (const uint64_t layer : basis.layers)
+    line(fmt::format("layer {}", layer), before.layers[layer],
+         after.layers[layer]);
+  line("model", before.total(), after.total());
+  const auto share = [](uint64_t from, uint64_t to) {
+    return static_cast<double>(to) / static_cast<double>(from);
+  };
+  fmt::print("FLOPs of linear layers; attention comes on top and is the same "
+             "in both.\n");
+  const Cost from = before.total(), to = after.total();
+  const double saved = 1 - share(from.flopsPerToken, to.flopsPerToken);
+  const std::string changes = fmt::format(
+      "FLOPs fall by {:.1f} %, its bytes are {:.2f} times as many, a decoded "
+      "token reads {:.2f} times as many.",
+      100 * saved, share(from.bytes, to.bytes),
+      share(from.bytesPerToken, to.bytesPerToken));
+  fmt::print("The model's {}\n", changes);
+}
