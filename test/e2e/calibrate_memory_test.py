@@ -133,7 +133,7 @@ class CalibrateMemoryTest(ModelTest):
 
     def test_bounds_with_sensitivities(self):
         self.check_bounds([("parts", 15 * MB, ["(in 2 parts)", "of rows"],
-                            " 0 B")], "--layers=auto:1")
+                            "states 0 B")], "--layers=auto:1")
 
     def test_text_that_the_model_writes(self):
         self.assert_fails(

@@ -142,7 +142,8 @@ TEST(CalibrationPlan, Qwen4BRowsInParts) {
 
   // In a file, but summed at once: the other fits are made without them.
   const CalibrationPlan file =
-      planFor(whole.total() - whole.weights - whole.states + least.weights);
+      planFor(whole.total() - whole.products - whole.weights - whole.states +
+              least.weights);
   EXPECT_EQ(file.rowParts, 1);
   EXPECT_EQ(file.rowSpill, sums);
   EXPECT_LT(file.rows, 2 * GB);
