@@ -5,91 +5,23 @@
 the bit, those of the dense model where its id is selected, and those of the
 table alone where it is not."""
 
-import json
-import math
 import os
 import shutil
 import unittest
 
-from e2e import GOLDEN, ModelTest, Tensor, read_tensors, stem_json, stem_run, \
-    write_tensors
+from e2e import Tensor, read_tensors, stem_json, stem_run, write_tensors
+from golden_models import DENSE, IDS, GoldenModelTest, dense
 
-DENSE = os.path.join(GOLDEN, "llama_gqa")
-IDS = [(7 * i + i * i // 3) % 96 for i in range(140)]
 SOME = [0, 3, 10, 11, 12, 40, 41, 77, 95]
 
 
-def noise(count, seed):
-    return [math.sin(seed + 1.7 * i) / 4 for i in range(count)]
-
-
-class SelectTest(ModelTest):
-    def dense(self, name="dense", bias=False):
-        """(config, tensors) of the dense model, with biases in the FFN."""
-        with open(os.path.join(DENSE, "config.json")) as file:
-            config = json.load(file)
-        tensors = read_tensors(os.path.join(DENSE, "model.safetensors"))
-        if bias:
-            config["mlp_bias"] = True
-            sizes = {"gate": config["intermediate_size"],
-                     "up": config["intermediate_size"],
-                     "down": config["hidden_size"]}
-            for layer in range(config["num_hidden_layers"]):
-                for part, size in sizes.items():
-                    tensors[f"model.layers.{layer}.mlp.{part}_proj.bias"] = \
-                        Tensor("F32", [size], noise(size, layer))
-        return config, tensors
-
-    def save(self, name, config, tensors):
-        folder = self.path(name)
-        shutil.rmtree(folder, ignore_errors=True)
-        os.makedirs(folder)
-        with open(os.path.join(folder, "config.json"), "w") as file:
-            json.dump(config, file)
-        write_tensors(os.path.join(folder, "model.safetensors"), tensors)
-        return folder
-
+class SelectTest(GoldenModelTest):
     def hybrid(self, name, selected, rank=0, bias=False):
         """`selected`: for each STEM layer its ids, or a tensor, or None for a
         model of tables alone."""
-        config, tensors = self.dense(bias=bias)
-        d, f, vocab = (config[key] for key in (
-            "hidden_size", "intermediate_size", "vocab_size"))
-        select = None not in selected.values()
-        config["stem"] = {
-            "version": 1, "base": {"model_type": config["model_type"],
-                                   "architectures": config["architectures"]},
-            "layers": sorted(selected), "rank": rank, "select": select,
-            "row_dtype": "float32"}
-        config["model_type"] = "stem_llama"
-        for layer, ids in selected.items():
-            mlp = f"model.layers.{layer}.mlp."
-            tensors[mlp + "up_table.weight"] = Tensor(
-                "F32", [vocab, f], noise(vocab * f, layer))
-            if rank:
-                tensors[mlp + "up_mix.a.weight"] = Tensor(
-                    "F32", [f, rank], noise(f * rank, 5))
-                tensors[mlp + "up_mix.b.weight"] = Tensor(
-                    "F32", [rank, d], noise(rank * d, 6))
-            if select:
-                tensors[mlp + "up_select.ids"] = (
-                    ids if isinstance(ids, Tensor)
-                    else Tensor("I64", [len(ids)], ids))
-            else:
-                del tensors[mlp + "up_proj.weight"]
-                tensors.pop(mlp + "up_proj.bias", None)
-        return self.save(name, config, tensors)
-
-    def logits(self, model, *options, ids=IDS, batch=2):
-        """One list of logits for each token."""
-        path, out = self.path("ids"), self.path("logits")
-        shutil.rmtree(out, ignore_errors=True)
-        write_tensors(path, {"input_ids": Tensor(
-            "I32", [batch, len(ids) // batch], ids)})
-        stem_run("eval", model, f"--input-ids={path}", f"--logits-out={out}",
-                 "--force", *options)
-        tensor = read_tensors(out)["logits"]
-        return [list(tensor.row(i)) for i in range(len(ids))]
+        return self.stem_model(
+            name, dict.fromkeys(selected, rank), written=rank, bias=bias,
+            ids=None if None in selected.values() else selected)
 
     def test_all_ids_is_the_dense_model(self):
         everything = list(range(96))
@@ -126,11 +58,11 @@ class SelectTest(ModelTest):
                 self.assertGreater(hits, 10)
 
     def test_bias_belongs_to_the_matrix(self):
-        dense = self.logits(self.save("dense", *self.dense(bias=True)))
+        whole = self.logits(self.save("dense", *dense(bias=True)))
         table = self.logits(self.hybrid("table", {2: None}, bias=True))
         some = self.logits(self.hybrid("some", {2: SOME}, bias=True))
         self.assertEqual(some, [
-            (dense if id in SOME else table)[token]
+            (whole if id in SOME else table)[token]
             for token, id in enumerate(IDS)])
 
     def test_layers_with_different_ids(self):
@@ -171,7 +103,7 @@ class SelectTest(ModelTest):
         text = stem_run("inspect", model).stdout
         self.assertIn("ids that keep the up-projection: 9", text)
         self.assertIn("for one whose id keeps the up-projection", text)
-        config, _ = self.dense()
+        config, _ = dense()
         matrix = config["hidden_size"] * config["intermediate_size"]
         table = stem_json("inspect", self.hybrid(
             "table", {1: None, 2: None}))["model"]

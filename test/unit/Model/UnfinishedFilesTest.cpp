@@ -9,7 +9,6 @@
 #include "stem/Model/ModelFolder.h"
 #include "stem/Model/Safetensors.h"
 
-#include <chrono>
 #include <set>
 #include <sys/stat.h>
 
@@ -19,27 +18,13 @@ namespace fs = std::filesystem;
 
 namespace {
 
-std::set<std::string> namesIn(const fs::path &folder) {
-  std::set<std::string> names;
-  for (const auto &entry : fs::directory_iterator(folder))
-    names.insert(entry.path().filename().string());
-  return names;
-}
-
-void write(const fs::path &path) { std::ofstream(path) << "x"; }
-
-void makeOld(const fs::path &path, int hours) {
-  fs::last_write_time(path, fs::file_time_type::clock::now() -
-                                std::chrono::hours(hours));
-}
-
 /// What a killed writer left of the same file or folder goes with the next.
 TEST(UnfinishedFiles, WritersRemoveTheirOwn) {
   TemporaryFolder parent;
   const auto at = [&](const char *name) { return parent.path() / name; };
   for (const char *name :
        {".a.safetensors.tmp-abc123", ".b.safetensors.tmp-abc123"}) {
-    write(at(name));
+    writeText(at(name), "x");
     makeOld(at(name), 25);
   }
   fs::create_directory(at(".model.tmp-abc123"));

@@ -9,7 +9,6 @@
 #include "TestFiles.h"
 #include "stem/Support/Files.h"
 
-#include <chrono>
 #include <cstdlib>
 #include <set>
 
@@ -18,20 +17,6 @@ using namespace stem::test;
 namespace fs = std::filesystem;
 
 namespace {
-
-std::set<std::string> namesIn(const fs::path &folder) {
-  std::set<std::string> names;
-  for (const auto &entry : fs::directory_iterator(folder))
-    names.insert(entry.path().filename().string());
-  return names;
-}
-
-void write(const fs::path &path) { std::ofstream(path) << "x"; }
-
-void makeOld(const fs::path &path, int hours) {
-  fs::last_write_time(path, fs::file_time_type::clock::now() -
-                                std::chrono::hours(hours));
-}
 
 TEST(ScratchFolder, GoesWithWhatIsInIt) {
   TemporaryFolder parent;
@@ -42,7 +27,7 @@ TEST(ScratchFolder, GoesWithWhatIsInIt) {
     EXPECT_NE(one.path(), two.path());
     EXPECT_EQ(fs::status(first).permissions(), fs::perms::owner_all);
     fs::create_directory(first / "below");
-    write(first / "below" / "file");
+    writeText(first / "below" / "file", "x");
   }
   EXPECT_EQ(namesIn(parent.path()), std::set<std::string>());
   {
@@ -65,8 +50,8 @@ TEST(ScratchFolder, StaleWorkIsRemoved) {
   for (const char *name : {"p-abc123", "p-fresh1", "p-inside", "p-short",
                            "p-longer1", "p-abc_23", "q-abc123"})
     fs::create_directory(at(name));
-  write(at("p-inside") / "written"); // an hour ago, in an old folder
-  write(at("p-file12"));
+  writeText(at("p-inside") / "written", "x"); // an hour ago, in an old folder
+  writeText(at("p-file12"), "x");
   fs::create_symlink("/no/such", at("p-link12"));
   for (const char *name : {"p-abc123", "p-inside", "p-short", "p-longer1",
                            "p-abc_23", "q-abc123", "p-file12"})
@@ -99,7 +84,7 @@ TEST(ScratchFolder, UnreadableWorkStays) {
   TemporaryFolder parent;
   const fs::path work = parent / "p-abc123", closed = work / "closed";
   fs::create_directories(closed);
-  write(closed / "written");
+  writeText(closed / "written", "x");
   fs::permissions(closed, fs::perms::none);
   makeOld(closed, 25);
   makeOld(work, 25);
@@ -122,7 +107,7 @@ TEST(ScratchFolder, LinksInsideDoNotCount) {
 TEST(ScratchFolder, ReplaceFileRemovesItsOwn) {
   TemporaryFolder parent;
   for (const char *name : {".file.tmp-abc123", ".other.tmp-abc123"}) {
-    write(parent / name);
+    writeText(parent / name, "x");
     makeOld(parent / name, 25);
   }
   replaceFile(parent / "file", "x");

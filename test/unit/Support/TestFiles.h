@@ -10,11 +10,13 @@
 
 #include "stem/Support/Error.h"
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
 #include <initializer_list>
 #include <iterator>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <unistd.h>
@@ -73,6 +75,21 @@ public:
 private:
   std::filesystem::path folder;
 };
+
+/// The names in a folder, hidden ones too.
+inline std::set<std::string> namesIn(const std::filesystem::path &folder) {
+  std::set<std::string> names;
+  for (const auto &entry : std::filesystem::directory_iterator(folder))
+    names.insert(entry.path().filename().string());
+  return names;
+}
+
+/// As if nothing had been written there for so many hours.
+inline void makeOld(const std::filesystem::path &path, int hours) {
+  std::filesystem::last_write_time(
+      path, std::filesystem::file_time_type::clock::now() -
+                std::chrono::hours(hours));
+}
 
 inline void writeText(const std::filesystem::path &path,
                       const std::string &text) {
