@@ -11,7 +11,8 @@ import shutil
 import string
 import unittest
 
-from e2e import ModelTest, Tensor, read_tensors, stem_run, write_tensors
+from e2e import ModelTest, Tensor, read_tensors, stem_json, stem_run, \
+    write_tensors
 
 MB = 1_000_000
 VOCABULARY, WIDTH = 259 + 26 * 26, 2048
@@ -136,6 +137,15 @@ class CalibrateMemoryTest(ModelTest):
                             "states 0 B")], "--layers=auto:1")
 
     def test_text_that_the_model_writes(self):
+        result = stem_json("convert", self.model, self.path("stem"),
+                           "--layers=1", "--calibrate=self",
+                           "--calibrate-tokens=8192", "--force-calibration",
+                           "--threads=2", "--memory=400MB")
+        plan, peak = result["calibration"]["plan"], result["peak_bytes"]
+        self.assertLessEqual(peak, max(plan["total"], plan["before"]))
+        self.assertLessEqual(peak, 400 * MB)
+        # The model that wrote is no more in memory.
+        self.assertLess(plan["program"], plan["before"] - 10 * MB)
         self.assert_fails(
             ["memory: weights ", "--memory allows 10 MB, of which the program "
              "holds", "the model writes text to calibrate on"],
