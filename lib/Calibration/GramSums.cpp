@@ -6,9 +6,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "stem/Calibration/GramSums.h"
-#include "stem/Calibration/BF16.h"
 #include "Sizes.h"
 #include "Threads.h"
+#include "stem/Calibration/BF16.h"
 #include "stem/Runtime/Parallel.h"
 
 #include <algorithm>

@@ -171,12 +171,10 @@ mlir::func::FuncOp createEntry(mlir::OpBuilder &builder, mlir::Location loc,
 /// a STEM layer rows, index, and for one with selected ids the tokens' ids and
 /// those) -> x. Without a cache it has neither `cache` nor `layer`. `rowType`
 /// is the element type of the rows.
-mlir::func::FuncOp
-buildLayerFunction(mlir::OpBuilder &builder, mlir::Location loc,
-                   const ModelConfig &config, uint64_t index,
-                   const LayerWeights &layer, const GraphTypes &types,
-                   std::optional<mlir::Type> rowType, bool hasCache,
-                   const std::string &name);
+mlir::func::FuncOp buildLayerFunction(
+    mlir::OpBuilder &builder, mlir::Location loc, const ModelConfig &config,
+    uint64_t index, const LayerWeights &layer, const GraphTypes &types,
+    std::optional<mlir::Type> rowType, bool hasCache, const std::string &name);
 
 } // namespace stem
 

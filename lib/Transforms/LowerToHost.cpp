@@ -209,8 +209,8 @@ struct LowerToHostPass
   using StemLowerToHostPassBase::StemLowerToHostPassBase;
 
   LogicalResult initialize(MLIRContext *context) override {
-    return checkOption(
-        context, isa, {.least = STEM_ISA_NATIVE, .most = STEM_ISA_AMX});
+    return checkOption(context, isa,
+                       {.least = STEM_ISA_NATIVE, .most = STEM_ISA_AMX});
   }
 
   void runOnOperation() override {
