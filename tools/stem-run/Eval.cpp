@@ -14,7 +14,7 @@
 #include "stem/Graph/ModelGraph.h"
 #include "stem/Runtime/Arena.h"
 #include "stem/Support/Format.h"
-#include "stem/Target/Hash.h"
+#include "stem/Support/Hash.h"
 
 #include <algorithm>
 #include <cmath>
