@@ -159,8 +159,8 @@ def init_all(path, lines):
 
 
 NO_MLIR = ("lib/Runtime/*", "include/stem/Runtime/*", "include/stem-c/*",
-           "lib/Model/*", "include/stem/Model/*", "lib/Support/*",
-           "include/stem/Support/*")
+           "lib/Model/*", "include/stem/Model/*", "lib/Data/*",
+           "include/stem/Data/*", "lib/Support/*", "include/stem/Support/*")
 
 
 @rule(*NO_MLIR)

@@ -7,10 +7,10 @@
 
 #include "CalibrationText.h"
 
-#include "TextDocuments.h"
 #include "TextPassages.h"
 #include "Tokenizing.h"
 
+#include "stem/Data/TextDocuments.h"
 #include "stem/Graph/ModelGraph.h"
 #include "stem/Runtime/Philox.h"
 #include "stem/Support/Error.h"
