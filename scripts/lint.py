@@ -159,9 +159,9 @@ def init_all(path, lines):
 
 
 NO_MLIR = ("lib/Runtime/*", "include/stem/Runtime/*", "include/stem-c/*",
-           "lib/Model/*", "include/stem/Model/*", "lib/Support/*",
-           "include/stem/Support/*", "lib/Training/*",
-           "include/stem/Training/*")
+           "lib/Model/*", "include/stem/Model/*", "lib/Data/*",
+           "include/stem/Data/*", "lib/Support/*", "include/stem/Support/*",
+           "lib/Training/*", "include/stem/Training/*")
 
 
 @rule(*NO_MLIR)

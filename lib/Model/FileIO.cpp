@@ -67,22 +67,6 @@ void MappedFile::release(std::span<const std::byte> part) const {
   ::madvise(const_cast<std::byte *>(start) + first, end - first, MADV_DONTNEED);
 }
 
-void stem::writeAll(int descriptor, std::span<const std::byte> bytes,
-                    const std::filesystem::path &path) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR)
-      continue;
-    if (written < 0 && (errno == ENOSPC || errno == EDQUOT))
-      fail("{}: the disk is full with {} bytes left to write; free space or "
-           "choose another destination",
-           path.string(), bytes.size());
-    if (written < 0)
-      fail("{}: cannot write: {}", path.string(), systemError());
-    bytes = bytes.subspan(static_cast<size_t>(written));
-  }
-}
-
 void stem::syncPath(const std::filesystem::path &path) {
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (file.get() < 0)

@@ -8,6 +8,7 @@
 #ifndef STEM_LIB_MODEL_FILEIO_H
 #define STEM_LIB_MODEL_FILEIO_H
 
+#include "stem/Support/Files.h"
 #include "stem/Support/Format.h"
 
 #include <cstddef>
@@ -36,9 +37,6 @@ private:
   const std::byte *start = nullptr;
   uint64_t size = 0;
 };
-
-void writeAll(int descriptor, std::span<const std::byte> bytes,
-              const std::filesystem::path &path);
 
 /// fsync of a file or folder.
 void syncPath(const std::filesystem::path &path);

@@ -382,6 +382,10 @@ nlohmann::ordered_json tokenizerJsonFromGguf(const GgufFile &file) {
                          : sentencePieceTokenizer(vocabulary);
 }
 
+std::string tokenizerJsonText(const GgufFile &file) {
+  return tokenizerJsonFromGguf(file).dump(1) + "\n";
+}
+
 nlohmann::ordered_json tokenizerConfigFromGguf(const GgufFile &file) {
   Vocabulary vocabulary(file);
   Json config = Json::object();

@@ -43,29 +43,53 @@ int stem::openRegularFile(const fs::path &path, uint64_t &size) {
   return number;
 }
 
+FileReader::FileReader(const fs::path &path)
+    : path(path), file(openRegularFile(path, size)) {}
+
+size_t FileReader::read(std::span<std::byte> buffer) {
+  for (;;) {
+    const ssize_t count = ::read(file.get(), buffer.data(), buffer.size());
+    if (count >= 0)
+      return static_cast<size_t>(count);
+    if (errno != EINTR)
+      fail("{}: cannot be read: {}", path.string(), std::strerror(errno));
+  }
+}
+
+void stem::writeAll(int descriptor, std::span<const std::byte> bytes,
+                    const fs::path &path) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR)
+      continue;
+    if (written < 0 && (errno == ENOSPC || errno == EDQUOT))
+      fail("{}: the disk is full with {} bytes left to write; free space or "
+           "choose another destination",
+           path.string(), bytes.size());
+    if (written < 0)
+      fail("{}: cannot write: {}", path.string(), std::strerror(errno));
+    bytes = bytes.subspan(static_cast<size_t>(written));
+  }
+}
+
 std::string stem::readWholeFile(const fs::path &path, uint64_t limit) {
-  uint64_t size;
-  const FileDescriptor file(openRegularFile(path, size));
+  FileReader file(path);
   const auto checkSize = [&](uint64_t bytes) {
     if (bytes > limit)
       fail("{}: has {}; at most {} can be read at once, split it",
            path.string(), formatBytes(static_cast<double>(bytes)),
            formatBytes(static_cast<double>(limit)));
   };
-  checkSize(size);
+  checkSize(file.sizeAtOpening());
   // One more, so that a file of this size ends without another allocation. The
   // size may be wrong: the file grows, or it is one of the system's.
-  std::string text(std::max<size_t>(size + 1, 4096), '\0');
+  std::string text(std::max<size_t>(file.sizeAtOpening() + 1, 4096), '\0');
   for (size_t done = 0;;) {
     if (done == text.size())
       text.resize(done + done / 2);
-    const ssize_t count =
-        ::read(file.get(), text.data() + done, text.size() - done);
-    if (count < 0 && errno == EINTR)
-      continue;
-    if (count < 0)
-      fail("{}: cannot be read: {}", path.string(), std::strerror(errno));
-    done += static_cast<size_t>(count);
+    const size_t count =
+        file.read(std::as_writable_bytes(std::span(text)).subspan(done));
+    done += count;
     checkSize(done);
     if (count == 0) {
       text.resize(done);

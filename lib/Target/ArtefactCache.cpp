@@ -8,26 +8,15 @@
 #include "ArtefactCache.h"
 
 #include "stem/Support/Error.h"
-#include "stem/Support/Files.h"
-
-#include "llvm/ADT/StringExtras.h"
-#include "llvm/Support/SHA256.h"
+#include "stem/Support/Hash.h"
 
 using namespace stem;
 namespace fs = std::filesystem;
 
-// A module has its code and few constants, no weights.
-static constexpr uint64_t kMaxModuleBytes = uint64_t{1} << 30;
-
-std::string stem::hashText(const std::string &text) {
-  llvm::SHA256 hash;
-  hash.update(llvm::StringRef(text));
-  return llvm::toHex(hash.final(), /*LowerCase=*/true);
-}
-
-std::optional<std::string> stem::hashFile(const fs::path &path) {
+/// None when it cannot be read.
+static std::optional<std::string> hashOf(const fs::path &path) {
   try {
-    return hashText(readWholeFile(path, kMaxModuleBytes));
+    return hashFile(path);
   } catch (const Error &) {
     return std::nullopt;
   }
@@ -42,7 +31,7 @@ std::optional<fs::path> ArtefactCache::find(const std::string &key) const {
       continue;
     std::string content = name.substr(key.size() + 1);
     content.resize(content.size() - 3);
-    if (hashFile(it->path()) == content)
+    if (hashOf(it->path()) == content)
       return it->path();
     std::error_code ignored;
     fs::remove(it->path(), ignored);
@@ -60,7 +49,7 @@ std::unique_ptr<ScratchFolder> ArtefactCache::reserve() const {
 
 std::optional<fs::path> ArtefactCache::commit(const std::string &key,
                                               const fs::path &built) const {
-  std::optional<std::string> content = hashFile(built);
+  std::optional<std::string> content = hashOf(built);
   if (!content)
     return std::nullopt;
   fs::path entry = folder / (key + "-" + *content + ".so");

@@ -9,7 +9,6 @@
 #define STEM_LIB_TARGET_ARTEFACTCACHE_H
 
 #include "stem/Support/ScratchFolder.h"
-#include "stem/Target/Hash.h"
 
 #include <filesystem>
 #include <memory>
@@ -40,9 +39,6 @@ public:
 private:
   std::filesystem::path folder;
 };
-
-/// SHA-256 of a file's bytes in hex; none when it cannot be read.
-std::optional<std::string> hashFile(const std::filesystem::path &path);
 
 } // namespace stem
 

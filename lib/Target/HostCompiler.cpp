@@ -14,6 +14,7 @@
 #include "stem/Dialect/Stem/StemDialect.h"
 #include "stem/Support/Error.h"
 #include "stem/Support/Files.h"
+#include "stem/Support/Hash.h"
 #include "stem/Transforms/Pipelines.h"
 
 #include "mlir/Conversion/ConvertToLLVM/ToLLVMInterface.h"

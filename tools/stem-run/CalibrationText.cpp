@@ -7,14 +7,14 @@
 
 #include "CalibrationText.h"
 
-#include "TextDocuments.h"
 #include "TextPassages.h"
 #include "Tokenizing.h"
 
+#include "stem/Data/TextDocuments.h"
 #include "stem/Graph/ModelGraph.h"
 #include "stem/Runtime/Philox.h"
 #include "stem/Support/Error.h"
-#include "stem/Target/Hash.h"
+#include "stem/Support/Hash.h"
 
 #include <algorithm>
 #include <deque>

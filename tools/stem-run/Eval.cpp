@@ -9,12 +9,12 @@
 
 #include "Progress.h"
 #include "Statistics.h"
-#include "TextDocuments.h"
 #include "Tokenizing.h"
+#include "stem/Data/TextDocuments.h"
 #include "stem/Graph/ModelGraph.h"
 #include "stem/Runtime/Arena.h"
 #include "stem/Support/Format.h"
-#include "stem/Target/Hash.h"
+#include "stem/Support/Hash.h"
 
 #include <algorithm>
 #include <cmath>

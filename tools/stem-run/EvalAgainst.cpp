@@ -9,8 +9,8 @@
 
 #include "Progress.h"
 #include "Statistics.h"
-#include "TextDocuments.h"
 #include "Tokenizing.h"
+#include "stem/Data/TextDocuments.h"
 #include "stem/Runtime/Arena.h"
 #include "stem/Runtime/Context.h"
 #include "stem/Runtime/Parallel.h"

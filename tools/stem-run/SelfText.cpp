@@ -9,7 +9,7 @@
 
 #include "stem/Runtime/Philox.h"
 #include "stem/Support/Error.h"
-#include "stem/Target/Hash.h"
+#include "stem/Support/Hash.h"
 
 #include <algorithm>
 

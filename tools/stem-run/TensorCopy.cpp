@@ -219,7 +219,7 @@ static void addGgufFiles(ModelFolderWriter &writer, const GgufFile &file) {
                  ": has no tokenizer; the new folder has none either");
     return;
   }
-  writer.addText("tokenizer.json", tokenizerJsonFromGguf(file).dump(1) + "\n");
+  writer.addText("tokenizer.json", tokenizerJsonText(file));
   writer.addText("tokenizer_config.json",
                  tokenizerConfigFromGguf(file).dump(2) + "\n");
 }

@@ -11,6 +11,7 @@
 #include "stem/Model/Tokenizer.h"
 
 #include <nlohmann/json_fwd.hpp>
+#include <string>
 
 namespace stem {
 
@@ -20,6 +21,9 @@ class GgufFile;
 /// BPE; tokenizer.ggml.pre names the pre-tokenizer) or "llama" (SentencePiece
 /// BPE; merges are rebuilt from the scores). Others are refused by name.
 nlohmann::ordered_json tokenizerJsonFromGguf(const GgufFile &file);
+
+/// The same as the text that an imported folder has.
+std::string tokenizerJsonText(const GgufFile &file);
 
 /// The tokenizer_config.json beside it: begin, end, unknown and padding tokens
 /// and the chat template.

@@ -8,8 +8,10 @@
 #ifndef STEM_SUPPORT_FILES_H
 #define STEM_SUPPORT_FILES_H
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -31,6 +33,26 @@ private:
 /// Opens a regular file for reading and gives its descriptor and size. Anything
 /// else is an Error at once: a pipe or a device would let the process wait.
 int openRegularFile(const std::filesystem::path &path, uint64_t &size);
+
+/// A regular file, read from its beginning.
+class FileReader {
+public:
+  explicit FileReader(const std::filesystem::path &path);
+
+  /// Fills the front of `buffer` and says how much of it; 0 at the end.
+  size_t read(std::span<std::byte> buffer);
+
+  uint64_t sizeAtOpening() const { return size; }
+
+private:
+  std::filesystem::path path;
+  uint64_t size = 0;
+  FileDescriptor file;
+};
+
+/// Writes all bytes, or throws; `path` stands for the file in messages.
+void writeAll(int descriptor, std::span<const std::byte> bytes,
+              const std::filesystem::path &path);
 
 /// The whole of a regular file of at most `limit` bytes.
 std::string readWholeFile(const std::filesystem::path &path, uint64_t limit);

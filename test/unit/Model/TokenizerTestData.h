@@ -8,8 +8,8 @@
 #ifndef STEM_TEST_UNIT_MODEL_TOKENIZERTESTDATA_H
 #define STEM_TEST_UNIT_MODEL_TOKENIZERTESTDATA_H
 
+#include "../Support/TestFiles.h"
 #include "stem/Model/Tokenizer.h"
-#include "stem/Support/Error.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -88,16 +88,6 @@ inline Json beginAndEnd() {
 
 inline Tokenizer load(const Json &json) {
   return Tokenizer::fromJson(json.dump(), "tokenizer.json");
-}
-
-/// The message of the Error that `run` throws.
-template <typename Run> std::string errorOf(Run run) {
-  try {
-    run();
-  } catch (const Error &error) {
-    return error.what();
-  }
-  return "(no error)";
 }
 
 } // namespace stem::test

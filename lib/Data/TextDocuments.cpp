@@ -5,13 +5,12 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "TextDocuments.h"
+#include "stem/Data/TextDocuments.h"
 
 #include "stem/Support/Error.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <string_view>
 
 using namespace stem;
 
@@ -26,7 +25,8 @@ std::string stem::documentPlace(const std::string &path, size_t document) {
   return isJsonLines(path) ? fmt::format("{}:{}", path, document + 1) : path;
 }
 
-static std::string parseLine(std::string_view line, const std::string &place) {
+std::string stem::jsonLineText(std::string_view line,
+                               const std::string &place) {
   nlohmann::json value;
   try {
     value = nlohmann::json::parse(line);
@@ -50,7 +50,8 @@ std::vector<std::string> stem::splitDocuments(const std::string &path,
   for (std::string_view rest = content; !rest.empty();) {
     const std::string_view line = rest.substr(0, rest.find('\n'));
     rest.remove_prefix(std::min(rest.size(), line.size() + 1));
-    documents.push_back(parseLine(line, documentPlace(path, documents.size())));
+    documents.push_back(
+        jsonLineText(line, documentPlace(path, documents.size())));
   }
   if (documents.empty())
     fail("{}: holds no document; {}", path, format);

@@ -5,11 +5,12 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef STEM_TOOLS_STEM_RUN_TEXTDOCUMENTS_H
-#define STEM_TOOLS_STEM_RUN_TEXTDOCUMENTS_H
+#ifndef STEM_DATA_TEXTDOCUMENTS_H
+#define STEM_DATA_TEXTDOCUMENTS_H
 
 #include <cstddef>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace stem {
@@ -23,9 +24,12 @@ bool isJsonLines(const std::string &path);
 std::vector<std::string> splitDocuments(const std::string &path,
                                         const std::string &content);
 
+/// The document of one such line. `place` stands for it in messages.
+std::string jsonLineText(std::string_view line, const std::string &place);
+
 /// Where a document is, for messages: "FILE", or "FILE:LINE" in JSON lines.
 std::string documentPlace(const std::string &path, size_t document);
 
 } // namespace stem
 
-#endif // STEM_TOOLS_STEM_RUN_TEXTDOCUMENTS_H
+#endif // STEM_DATA_TEXTDOCUMENTS_H

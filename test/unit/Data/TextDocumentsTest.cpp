@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "TextDocuments.h"
+#include "stem/Data/TextDocuments.h"
 
 #include "stem/Support/Error.h"
 
