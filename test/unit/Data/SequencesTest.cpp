@@ -121,7 +121,7 @@ TEST_F(SequencesTest, documentsAreRespected) {
 }
 
 TEST_F(SequencesTest, agreesWithTheReference) {
-  for (const size_t longest : {1, 3, 50, 400}) {
+  for (const size_t longest : {1, 3, 50, 130}) {
     const Documents documents = numberedDocuments(300, longest);
     const TokenShard shard = open(documents);
     for (const double share : {0.0, 0.1, 0.9}) {
