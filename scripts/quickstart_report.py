@@ -1,23 +1,23 @@
 #!/usr/bin/env python3
 # Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Puts the models of quickstart.sh side by side: the dense one, the STEM one,
-and the STEM one with a low-rank map beside its rows.
+"""Puts the models of quickstart.sh side by side: the dense one and what it was
+converted to, with rows alone and with a low-rank map beside them.
 
 usage: quickstart_report.py FOLDER
 
-Reads what stem-run wrote with --json: eval-dense.json, eval-stem.json,
-eval-stem-rank.json, convert-stem.json, convert-stem-rank.json, bench.json,
-bench-rank.json, and llama-bench.json where llama.cpp is installed; and the
-generated texts generate-*.txt. A figure that is not in them is shown as '-'.
+Reads what stem-run wrote with --json: convert-*.json, a conversion or several,
+which say what models there are; of each eval-MODEL.json, and what any of
+bench-*.json has; llama-bench.json where llama.cpp is installed; and the generated
+texts generate-MODEL.txt. A figure that is not in them is shown as '-'.
 """
 
+import glob
 import json
 import os
 import sys
 
-MODELS = ["dense", "stem", "stem-rank"]
-TITLES = ["dense", "STEM", "STEM, low rank"]
+DENSE = "dense"
 UNITS = ["", "k", "M", "G", "T"]
 
 
@@ -64,25 +64,45 @@ def llama_rate(runs, field):
     return None
 
 
-def rows(folder):
-    evaluations = [load(folder, f"eval-{name}.json") for name in MODELS]
-    stem, rank = (load(folder, f"convert-{name}.json") for name in MODELS[1:])
-    bench, other = load(folder, "bench.json"), load(folder, "bench-rank.json")
+def load_all(folder, pattern):
+    return [load(folder, os.path.basename(path)) for path in
+            sorted(glob.glob(os.path.join(glob.escape(folder), pattern)))]
+
+
+def conversions(folder):
+    """{model: its conversion}, in the order of their ranks."""
+    results = [conversion for result in load_all(folder, "convert-*.json")
+               for conversion in result.get("conversions", [result])]
+    results.sort(key=lambda result: at(result, "calibration", "mix_rank") or 0)
+    return {os.path.basename(result["out"]): result for result in results}
+
+
+def title(model, conversion):
+    if model == DENSE:
+        return model
+    rank = at(conversion, "calibration", "mix_rank")
+    return f"STEM, rank {rank}" if rank else "STEM"
+
+
+def rows(folder, models):
+    evaluations = [load(folder, f"eval-{name}.json") for name in models]
+    benches = {os.path.basename(measured.get("model", "")): measured
+               for bench in load_all(folder, "bench-*.json")
+               for measured in bench.get("models", [])}
     llama = load(folder, "llama-bench.json")
-    measured = [at(bench, "models", 0), at(bench, "models", 1),
-                at(other, "models", 0)]
+    measured = [benches.get(name) for name in models]
     for index, entry in enumerate(at(evaluations[0], "files") or []):
         name = os.path.basename(entry["file"])
         yield (f"perplexity, {name}",
                *(figure(at(result, "files", index, "perplexity"))
                  for result in evaluations), "")
+    converted = [model for model in models.values() if model]
     for label, key in [("parameters", "parameters"),
                        ("FLOPs per token", "flops_per_token"),
                        ("bytes of weights", "bytes"),
                        ("bytes read per token", "bytes_read_per_token")]:
-        yield (label, readable(at(stem, "before", key)),
-               readable(at(stem, "after", key)),
-               readable(at(rank, "after", key)), "")
+        yield (label, readable(at(converted, 0, "before", key)),
+               *(readable(at(model, "after", key)) for model in converted), "")
     for label, key, field in [
             ("prefill, tokens per second", "prefill_tokens_per_second",
              "n_prompt"),
@@ -94,27 +114,30 @@ def rows(folder):
            *(readable(at(model, "peak_bytes")) for model in measured), "")
 
 
-def texts(folder):
-    for name, title in zip(MODELS, TITLES):
+def texts(folder, models):
+    for name, conversion in models.items():
         path = os.path.join(folder, f"generate-{name}.txt")
         if os.path.exists(path):
             with open(path) as file:
-                yield title, file.read().strip()
+                yield title(name, conversion), file.read().strip()
 
 
 def main(arguments):
     if len(arguments) != 1 or arguments[0].startswith("-"):
         print(__doc__)
         return 2
-    table = [("", *TITLES, "llama.cpp")] + list(rows(arguments[0]))
-    columns = 5 if any(row[4] for row in table[1:]) else 4
+    folder = arguments[0]
+    models = {DENSE: None, **conversions(folder)}
+    table = [("", *(title(*model) for model in models.items()), "llama.cpp")]
+    table += rows(folder, models)
+    columns = len(table[0]) - (not any(row[-1] for row in table[1:]))
     widths = [max(len(row[c]) for row in table) for c in range(columns)]
     for row in table:
         cells = [row[0].ljust(widths[0])]
         cells += [row[c].rjust(widths[c]) for c in range(1, columns)]
         print("  ".join(cells).rstrip())
-    for title, text in texts(arguments[0]):
-        print(f"\n{title} writes:\n{text}")
+    for name, text in texts(folder, models):
+        print(f"\n{name} writes:\n{text}")
     return 0
 
 

@@ -66,10 +66,12 @@ CALIBRATION = [
 
 def converted(init):
     """The bf16 folder with tables in every third layer; "mixed": calibrated,
-    with a low-rank term."""
+    with a low-rank term; "special": rare special tokens keep the matrix too."""
     folder = os.path.join(RESULTS, f"smollm2-{init}")
-    options = ([*CALIBRATION, "--mix-rank=16"] if init == "mixed"
-               else [f"--init={init}"])
+    options = {
+        "mixed": [*CALIBRATION, "--mix-rank=16", "--dense-special-below=0"],
+        "special": [*CALIBRATION, "--mix-rank=16"],
+    }.get(init, [f"--init={init}"])
     if not os.path.exists(os.path.join(folder, "config.json")):
         stem_run("convert", imported("bf16"), folder, "--layers=1/3",
                  f"--threads={THREADS}", "--force", *options, compiles=False)

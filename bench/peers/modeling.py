@@ -20,6 +20,7 @@ import common
 
 MODELING = os.path.join(common.ROOT, "tools", "stem-run", "resources",
                         "modeling_stem_llama.py")
+# 7 and 11 are special tokens that hardly any text has.
 IDS = torch.tensor([[504, 2520, 314, 253, 655, 28, 216, 788] * 4,
                     [19, 18, 4000, 49000, 11, 7, 1234, 42] * 4])
 
@@ -239,7 +240,7 @@ def selected():
     return folder
 
 
-INITS = "row-mean", "embedding", "mixed", "select"
+INITS = "row-mean", "embedding", "mixed", "select", "special"
 
 
 def main():
