@@ -11,7 +11,8 @@ import shutil
 import string
 import unittest
 
-from e2e import ModelTest, Tensor, read_tensors, stem_json, stem_run, \
+from calibration import CalibrationTest
+from e2e import Tensor, read_tensors, stem_json, stem_run, \
     write_tensors
 
 MB = 1_000_000
@@ -56,7 +57,7 @@ def pairs_of_letters(words, seed):
                     for _ in range(words))
 
 
-class CalibrateMemoryTest(ModelTest):
+class CalibrateMemoryTest(CalibrationTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
@@ -86,13 +87,6 @@ class CalibrateMemoryTest(ModelTest):
         self.assertLessEqual(peak, max(plan["total"], plan["before"]), plan)
         self.assertGreater(peak, plan["total"] - plan["files"] - 30 * MB, plan)
         return out, plan, run.stderr
-
-    def assert_same_folder(self, a, b):
-        self.assertEqual(sorted(os.listdir(a)), sorted(os.listdir(b)))
-        for name in os.listdir(a):
-            with open(os.path.join(a, name), "rb") as one, \
-                    open(os.path.join(b, name), "rb") as other:
-                self.assertEqual(one.read(), other.read(), name)
 
     def check_bounds(self, steps, *options):
         """Each step has so much less memory than the one before took, with
