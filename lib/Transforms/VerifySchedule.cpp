@@ -30,7 +30,7 @@ bool isScheduleOp(Operation *op) {
     return true;
   // Bound to arguments, or made by the structured phase.
   if (isa<ParamLoadOp, TableLoadOp, PackedMatmulOp, PackedGatherOp, KVAppendOp,
-          KVPageOp, AttendOp, ThreadIndexOp, ParallelCallOp>(op))
+          KVPageOp, AttendOp, AttendVjpOp, ThreadIndexOp, ParallelCallOp>(op))
     return false;
   return isa_and_present<StemDialect>(dialect) || isElementwiseOrReshape(op);
 }
