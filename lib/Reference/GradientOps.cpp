@@ -231,7 +231,8 @@ void AttentionHead::addTo(int64_t t, ArrayRef<int64_t> visible,
   }
 }
 
-static LogicalResult expectTokens(Machine &machine, AttentionVjpOp op) {
+template <typename Op>
+static LogicalResult expectTokens(Machine &machine, Op op) {
   int64_t rows = machine.tensor(op.getQ()).shape[0];
   const std::pair<const char *, Value> operands[] = {
       {"rows of k", op.getK()},
@@ -248,7 +249,9 @@ static LogicalResult expectTokens(Machine &machine, AttentionVjpOp op) {
                     machine.tensor(op.getK()).shape[1]);
 }
 
-static LogicalResult evaluate(Machine &machine, AttentionVjpOp op) {
+// With caches the operands are there too; it is the operands that count.
+template <typename Op>
+static LogicalResult evaluateAttention(Machine &machine, Op op) {
   if (failed(expectTokens(machine, op)))
     return failure();
   const ReferenceTensor &q = machine.tensor(op.getQ());
@@ -282,6 +285,14 @@ static LogicalResult evaluate(Machine &machine, AttentionVjpOp op) {
       failed(machine.set(op, op.getDk(), std::move(*dk))))
     return failure();
   return machine.set(op, op.getDv(), std::move(*dv));
+}
+
+static LogicalResult evaluate(Machine &machine, AttentionVjpOp op) {
+  return evaluateAttention(machine, op);
+}
+
+static LogicalResult evaluate(Machine &machine, AttendVjpOp op) {
+  return evaluateAttention(machine, op);
 }
 
 //===----------------------------------------------------------------------===//
@@ -524,9 +535,9 @@ static LogicalResult evaluate(Machine &machine, TableGradientOp op) {
 Evaluated reference::evaluateGradientOp(Machine &machine, Operation *op) {
   return llvm::TypeSwitch<Operation *, Evaluated>(op)
       .Case<RMSNormVjpOp, SiluVjpOp, LinearInputVjpOp, LinearWeightVjpOp,
-            SumTokensOp, AttentionVjpOp, DenseFFNVjpOp, GatedFFNVjpOp,
-            CrossEntropyVjpOp, EmbeddingVjpOp, KeepSelectedOp, RowGradientOp,
-            MergeRowGradientsOp, TableGradientOp>(
+            SumTokensOp, AttentionVjpOp, AttendVjpOp, DenseFFNVjpOp,
+            GatedFFNVjpOp, CrossEntropyVjpOp, EmbeddingVjpOp, KeepSelectedOp,
+            RowGradientOp, MergeRowGradientsOp, TableGradientOp>(
           [&](auto known) { return evaluate(machine, known); })
       .Default([](Operation *) { return std::nullopt; });
 }

@@ -85,6 +85,7 @@ void stem::buildSchedulePipeline(OpPassManager &manager) {
 
 void stem::buildStructuredPipeline(OpPassManager &manager,
                                    const HostPipelineOptions &options) {
+  manager.addPass(createStemScratchAttentionPass());
   // Before tiling: keys and values of all tiles are written before any reads.
   manager.addNestedPass<func::FuncOp>(createStemSplitAttentionPass());
   manager.addNestedPass<func::FuncOp>(createStemTileTokensPass());

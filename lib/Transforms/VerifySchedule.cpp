@@ -31,7 +31,7 @@ bool isScheduleOp(Operation *op) {
   // Bound to arguments, or made by the structured phase.
   if (isa<ParamLoadOp, TableLoadOp, PackedMatmulOp, PackedGatherOp,
           PackTokensOp, TransposeTokensOp, PanelMatmulOp, KVAppendOp, KVPageOp,
-          AttendOp, ThreadIndexOp, ParallelCallOp>(op))
+          AttendOp, AttendVjpOp, ThreadIndexOp, ParallelCallOp>(op))
     return false;
   return isa_and_present<StemDialect>(dialect) || isElementwiseOrReshape(op);
 }

@@ -129,6 +129,7 @@ const AttributeRule kRules[] = {
      "\"ids\", \"positions\" or \"sequences\"", isRole},
     {StemDialect::kScratchAttr, Place::Argument, kUnit, isKind<UnitAttr>},
     {StemDialect::kArenaAttr, Place::Argument, kUnit, isKind<UnitAttr>},
+    {StemDialect::kScratchCacheAttr, Place::Argument, kUnit, isKind<UnitAttr>},
 };
 
 LogicalResult verifyAttribute(Operation *op, std::optional<Place> place,

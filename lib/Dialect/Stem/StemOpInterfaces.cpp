@@ -78,6 +78,10 @@ void AttendOp::getEffects(Effects &effects) {
   effects.emplace_back(MemoryEffects::Read::get());
 }
 
+void AttendVjpOp::getEffects(Effects &effects) {
+  effects.emplace_back(MemoryEffects::Read::get());
+}
+
 void KVPageOp::getEffects(Effects &effects) {
   effects.emplace_back(MemoryEffects::Read::get());
 }
@@ -421,15 +425,22 @@ OpCost LinearWeightVjpOp::getCost(int64_t tokens) {
 
 // Five products of the probabilities' size in place of two: the scores again,
 // the cotangents of the probabilities, dv, dq and dk.
-OpCost AttentionVjpOp::getCost(int64_t tokens) {
-  Count rows = rowsOf(getQ(), tokens);
+template <typename Op> static OpCost attentionVjpCost(Op op, int64_t tokens) {
+  Count rows = rowsOf(op.getQ(), tokens);
   int64_t keys = llvm::divideCeil(rows.get(), 2);
-  if (getWindow() > 0)
-    keys = std::min(keys, static_cast<int64_t>(getWindow()));
-  Count heads = getQueryHeads();
-  return costOf(10 * rows * keys * heads * getHeadDim() +
+  if (op.getWindow() > 0)
+    keys = std::min(keys, static_cast<int64_t>(op.getWindow()));
+  Count heads = op.getQueryHeads();
+  return costOf(10 * rows * keys * heads * op.getHeadDim() +
                     10 * rows * keys * heads,
-                streamedBytes(*this, tokens), 0);
+                streamedBytes(op, tokens), 0);
+}
+
+OpCost AttentionVjpOp::getCost(int64_t tokens) {
+  return attentionVjpCost(*this, tokens);
+}
+OpCost AttendVjpOp::getCost(int64_t tokens) {
+  return attentionVjpCost(*this, tokens);
 }
 
 /// Two products for each of `weights`, one more for each of `again`.

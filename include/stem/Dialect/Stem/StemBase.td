@@ -51,7 +51,8 @@ def Stem_Dialect : Dialect {
       `stem.output_index` (unit: it numbers output rows), `stem.gradient_of` (as
       on results, of an argument that one is built in), `stem.role`
       (`"ids"`, `"positions"` or `"sequences"`, for the interpreter),
-      `stem.scratch`, `stem.arena` (unit: planned memory).
+      `stem.scratch`, `stem.arena` (unit: planned memory),
+      `stem.scratch_cache` (unit: a cache that holds nothing between steps).
   }];
   let useDefaultTypePrinterParser = 1;
   let dependentDialects = ["::mlir::arith::ArithDialect"];
@@ -92,6 +93,9 @@ def Stem_Dialect : Dialect {
     /// Argument attributes (unit): the scratch of all threads and the arena.
     static constexpr ::llvm::StringLiteral kScratchAttr = "stem.scratch";
     static constexpr ::llvm::StringLiteral kArenaAttr = "stem.arena";
+    /// Argument attribute (unit): a cache that holds nothing between steps.
+    static constexpr ::llvm::StringLiteral kScratchCacheAttr =
+        "stem.scratch_cache";
     /// Entry attributes: bytes of the arena, in all and for each token and
     /// output row, and bytes of scratch for each thread.
     static constexpr ::llvm::StringLiteral kFixedBytesAttr = "stem.fixed_bytes";

@@ -118,6 +118,40 @@ def Stem_AttendOp : Stem_TokenwiseOp<"attend", [
   }];
 }
 
+def Stem_AttendVjpOp : Stem_Op<"attend_vjp", [
+    DeclareOpInterfaceMethods<Stem_CostOpInterface>,
+    DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
+  let summary = "VJP of attention whose operands lie in caches, packed";
+  let description = [{
+    What is left of `stem.attention_vjp` once `stem.kv_append` has written each
+    of its matrices as keys and as values: `k` into layer 0 of `keys` and `v`
+    into layer 1, `q` into layer 0 of `queries`, whose heads are the query
+    heads, and the cotangent into layer 1.
+
+    Constraints: C1 to C3 and C5 to C8 are those of `stem.attention_vjp`; C9
+    `q`, `k`, `v` and `cotangent` have one element type, f32 or bf16.
+  }];
+  let arguments = (ins Stem_FloatMatrix:$q, Stem_FloatMatrix:$k,
+                       Stem_FloatMatrix:$v, Stem_FloatMatrix:$cotangent,
+                       Stem_IdVector:$positions, Stem_IdVector:$sequences,
+                       Stem_KVCacheType:$keys, Stem_KVCacheType:$queries,
+                       I64Attr:$head_dim, F64Attr:$scale,
+                       DefaultValuedAttr<I64Attr, "0">:$window);
+  let results = (outs Stem_FloatMatrix:$dq, Stem_FloatMatrix:$dk,
+                      Stem_FloatMatrix:$dv);
+  let assemblyFormat = [{
+    $q `,` $k `,` $v `,` $cotangent `at` $positions `of` $sequences
+    `keys` $keys `queries` $queries attr-dict `:` type($q) `,` type($k) `,`
+    type($v) `,` type($cotangent) `,` type($positions) `,` type($sequences) `->`
+    type($dq) `,` type($dk) `,` type($dv)
+  }];
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    int64_t getQueryHeads() { return getQ().getType().getDimSize(1) / getHeadDim(); }
+    int64_t getKeyValueHeads() { return getK().getType().getDimSize(1) / getHeadDim(); }
+  }];
+}
+
 def Stem_KVPageOp : Stem_Op<"kv_page", [
     DeclareOpInterfaceMethods<Stem_CostOpInterface>,
     DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
