@@ -497,8 +497,12 @@ LogicalResult PackedMatmulOp::verify() {
 }
 
 LogicalResult KVAppendOp::verify() {
-  // C1
-  if (getK().getType() != getV().getType())
+  // C1: buffers may lie differently.
+  auto k = cast<ShapedType>(getK().getType());
+  auto v = cast<ShapedType>(getV().getType());
+  if (k.getShape() != v.getShape() ||
+      k.getElementType() != v.getElementType() ||
+      isa<TensorType>(k) != isa<TensorType>(v))
     return emitOpError() << "k and v must have the same type, got "
                          << getK().getType() << " and " << getV().getType();
   // C2
