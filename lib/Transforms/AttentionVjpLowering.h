@@ -13,9 +13,10 @@
 namespace stem {
 
 /// Of `[H, T]` f32, what each query head of a token needs: `shift` is minus the
-/// logarithm of the sum of the exponentials of its scores, so that a
-/// probability is exp(scale * score + shift), and kMasked for padding; `mean`
-/// is the sum of its probabilities' cotangents, each times the probability.
+/// base-2 logarithm of the sum of the exponentials of its scores, so that a
+/// probability is exp2(scale * log2(e) * score + shift), and kMasked for
+/// padding; `mean` is the sum of its probabilities' cotangents, each times the
+/// probability.
 struct SoftmaxStatistics {
   mlir::Value shift, mean;
 };

@@ -73,6 +73,8 @@ PageTile tileAt(OpBuilder &b, Location loc, AttendVjpOp op, Value number,
   Value sequence = tensor::ExtractOp::create(b, loc, op.getSequences(), token);
   Value position = tensor::ExtractOp::create(b, loc, op.getPositions(), token);
   position = arith::IndexCastOp::create(b, loc, b.getIndexType(), position);
+  Value zero = arith::ConstantIndexOp::create(b, loc, 0);
+  position = arith::MaxSIOp::create(b, loc, position, zero);
   return {token, position, sequence, head};
 }
 
@@ -86,8 +88,9 @@ SmallVector<SliceRange> rangesOf(OpBuilder &b, Location loc,
 }
 
 // Pattern: attend_vjp(q, k, v, g) ->
-//   forall (tile, query head) { dq, statistics over pages of keys };
-//   forall (tile, key-value head) { dk, dv over pages of queries }
+//   forall (query head, tile) { dq, statistics over pages of keys };
+//   forall (key-value head, tile) { dk, dv over pages of queries }
+// Heads outside: the pages of one stay in the cache.
 struct LowerAttendVjp : OpRewritePattern<AttendVjpOp> {
   using OpRewritePattern::OpRewritePattern;
 
@@ -116,13 +119,13 @@ struct LowerAttendVjp : OpRewritePattern<AttendVjpOp> {
                                                  heads / op.getKeyValueHeads());
     Value one = arith::ConstantIndexOp::create(builder, loc, 1);
     auto loop = scf::ForallOp::create(
-        builder, loc, ArrayRef<OpFoldResult>{tileCount, headCount},
+        builder, loc, ArrayRef<OpFoldResult>{headCount, tileCount},
         ValueRange{emptyLike(builder, loc, op.getQ(), f32), statistics, more},
         std::nullopt, [&](OpBuilder &b, Location l, ValueRange arguments) {
           // The last tiles see most: they come first.
-          Value behind = arith::AddIOp::create(b, l, arguments[0], one);
+          Value behind = arith::AddIOp::create(b, l, arguments[1], one);
           Value number = arith::SubIOp::create(b, l, tiles, behind);
-          PageTile tile = tileAt(b, l, op, number, arguments[1]);
+          PageTile tile = tileAt(b, l, op, number, arguments[0]);
           auto ranges = rangesOf(b, l, tile, op.getHeadDim());
           Value dest = extractSlice(b, l, arguments[2], ranges);
           Value keyHead = arith::DivUIOp::create(b, l, tile.head, group);
@@ -148,11 +151,11 @@ struct LowerAttendVjp : OpRewritePattern<AttendVjpOp> {
     OpFoldResult tileCount = tiles,
                  headCount = builder.getIndexAttr(op.getKeyValueHeads());
     auto loop = scf::ForallOp::create(
-        builder, loc, ArrayRef<OpFoldResult>{tileCount, headCount},
+        builder, loc, ArrayRef<OpFoldResult>{headCount, tileCount},
         ValueRange{emptyLike(builder, loc, op.getK(), f32),
                    emptyLike(builder, loc, op.getV(), f32)},
         std::nullopt, [&](OpBuilder &b, Location l, ValueRange arguments) {
-          PageTile tile = tileAt(b, l, op, arguments[0], arguments[1]);
+          PageTile tile = tileAt(b, l, op, arguments[1], arguments[0]);
           auto ranges = rangesOf(b, l, tile, op.getHeadDim());
           auto [dk, dv] =
               buildKeyTile(b, l, op, tile, tokens, statistics,
