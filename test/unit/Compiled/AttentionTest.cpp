@@ -333,7 +333,7 @@ Batch oddBatch() {
   return batch;
 }
 
-TEST_P(AttentionTest, ForwardIsNearTheInterpreter) {
+TEST_P(AttentionTest, IsNearTheInterpreter) {
   const Batch batch = oddBatch();
   const Tensors inputs = makeInputs(batch);
   CompiledAttention compiled(GetParam(), 2);
@@ -341,16 +341,44 @@ TEST_P(AttentionTest, ForwardIsNearTheInterpreter) {
   expectNear(compiled.run("forward", batch, inputs),
              reference.run("forward", batch, inputs), batch,
              /*comparesPadding=*/false);
-}
-
-TEST_P(AttentionTest, BackwardIsNearTheInterpreter) {
-  const Batch batch = oddBatch();
-  const Tensors inputs = makeInputs(batch);
-  CompiledAttention compiled(GetParam(), 2);
-  ReferenceAttention reference(GetParam());
   expectNear(compiled.run("backward", batch, inputs),
              reference.run("backward", batch, inputs), batch,
              /*comparesPadding=*/true);
+}
+
+using AttentionBitsTest = AttentionTest;
+
+/// The values of the tokens of one sequence.
+std::vector<double> rowsOf(const ReferenceTensor &tensor, const Batch &batch,
+                           int32_t sequence) {
+  std::vector<double> values;
+  for (int64_t t = 0; t < batch.tokens(); ++t)
+    if (batch.sequences[t] == sequence)
+      for (int64_t j = 0; j < tensor.shape[1]; ++j)
+        values.push_back(tensor.at(t, j));
+  return values;
+}
+
+TEST_P(AttentionBitsTest, DependOnNeitherThreadsNorOtherSequences) {
+  const Batch batch = oddBatch();
+  const Tensors inputs = makeInputs(batch);
+  CompiledAttention one(GetParam(), 1), three(GetParam(), 3);
+  for (const char *entry : {"forward", "backward"}) {
+    const Tensors first = one.run(entry, batch, inputs),
+                  second = three.run(entry, batch, inputs);
+    for (const auto &[name, tensor] : first)
+      EXPECT_EQ(tensor.values, second.at(name).values) << name;
+    // The caches have held more of these sequences, and others, before.
+    for (auto [sequence, length] : batch.lengths) {
+      Batch alone;
+      alone.add(sequence, length);
+      const Tensors again = three.run(entry, alone, makeInputs(alone));
+      for (const auto &[name, tensor] : first)
+        EXPECT_EQ(rowsOf(tensor, batch, sequence),
+                  rowsOf(again.at(name), alone, sequence))
+            << name << " of sequence " << sequence;
+    }
+  }
 }
 
 constexpr Shape kMultiHead = {"MultiHead", 3, 3, 16, 0};
@@ -379,5 +407,10 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{kWindow, false, STEM_ISA_AMX},
                     Case{kNarrow, false, STEM_ISA_AMX}),
     caseName);
+
+INSTANTIATE_TEST_SUITE_P(Shapes, AttentionBitsTest,
+                         testing::Values(Case{kGrouped, true, STEM_ISA_NATIVE},
+                                         Case{kWindow, false, STEM_ISA_NATIVE}),
+                         caseName);
 
 } // namespace
