@@ -24,15 +24,6 @@ namespace {
 
 std::string systemError() { return std::strerror(errno); }
 
-int createExclusive(const std::filesystem::path &path) {
-  return ::open(path.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666);
-}
-
-void syncDescriptor(int descriptor, const std::filesystem::path &path) {
-  if (::fsync(descriptor) != 0)
-    fail("{}: cannot sync to disk: {}", path.string(), systemError());
-}
-
 } // namespace
 
 MappedFile::MappedFile(const std::filesystem::path &path) {
@@ -67,37 +58,19 @@ void MappedFile::release(std::span<const std::byte> part) const {
   ::madvise(const_cast<std::byte *>(start) + first, end - first, MADV_DONTNEED);
 }
 
-void stem::syncPath(const std::filesystem::path &path) {
-  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (file.get() < 0)
-    fail("{}: cannot open to sync: {}", path.string(), systemError());
-  syncDescriptor(file.get(), path);
-}
-
-void stem::writeNewFile(const std::filesystem::path &path,
-                        std::string_view text) {
-  const FileDescriptor file(createExclusive(path));
-  if (file.get() < 0)
-    fail("{}: cannot create: {}", path.string(), systemError());
-  writeAll(file.get(), std::as_bytes(std::span(text)), path);
-  syncDescriptor(file.get(), path);
-}
-
 void stem::copyNewFile(const std::filesystem::path &source,
                        const std::filesystem::path &path) {
   const MappedFile from(source);
-  const FileDescriptor file(createExclusive(path));
-  if (file.get() < 0)
-    fail("{}: cannot create: {}", path.string(), systemError());
+  const NewFile file(path);
   // In pieces, so that a copy of a large file does not stay resident.
   constexpr size_t piece = 16 << 20;
   for (size_t at = 0; at < from.bytes().size(); at += piece) {
     const auto part =
         from.bytes().subspan(at, std::min(piece, from.bytes().size() - at));
-    writeAll(file.get(), part, path);
+    file.write(part);
     from.release(part);
   }
-  syncDescriptor(file.get(), path);
+  file.sync();
 }
 
 std::string stem::foreignFormat(std::span<const std::byte> beginning) {

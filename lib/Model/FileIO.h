@@ -38,12 +38,6 @@ private:
   uint64_t size = 0;
 };
 
-/// fsync of a file or folder.
-void syncPath(const std::filesystem::path &path);
-
-/// Writes a whole file that does not exist yet, and syncs it.
-void writeNewFile(const std::filesystem::path &path, std::string_view text);
-
 /// Copies into a file that does not exist yet, and syncs it.
 void copyNewFile(const std::filesystem::path &source,
                  const std::filesystem::path &path);

@@ -72,6 +72,33 @@ void stem::writeAll(int descriptor, std::span<const std::byte> bytes,
   }
 }
 
+static void syncDescriptor(int descriptor, const fs::path &path) {
+  if (::fsync(descriptor) != 0)
+    fail("{}: cannot sync to disk: {}", path.string(), std::strerror(errno));
+}
+
+NewFile::NewFile(const fs::path &path)
+    : path(path), file(::open(path.c_str(),
+                              O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666)) {
+  if (file.get() < 0)
+    fail("{}: cannot create: {}", path.string(), std::strerror(errno));
+}
+
+void NewFile::sync() const { syncDescriptor(file.get(), path); }
+
+void stem::syncPath(const fs::path &path) {
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.get() < 0)
+    fail("{}: cannot open to sync: {}", path.string(), std::strerror(errno));
+  syncDescriptor(file.get(), path);
+}
+
+void stem::writeNewFile(const fs::path &path, std::string_view text) {
+  const NewFile file(path);
+  file.write(std::as_bytes(std::span(text)));
+  file.sync();
+}
+
 std::string stem::readWholeFile(const fs::path &path, uint64_t limit) {
   FileReader file(path);
   const auto checkSize = [&](uint64_t bytes) {

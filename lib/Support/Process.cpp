@@ -16,6 +16,7 @@
 #include "stem/Support/Format.h"
 #include "stem/Support/UnfinishedPath.h"
 
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -38,6 +39,10 @@ struct Event {
 };
 
 int eventPipe[2];
+
+/// Whether a StopOnSignal exists, and the signal that it got.
+std::atomic<bool> stopsLater = false;
+std::atomic<int> requestedStop = 0;
 
 struct Mapping {
   size_t size;
@@ -107,15 +112,32 @@ void onSignal(int signal, siginfo_t *info, void *) {
   ::_exit(1);
 }
 
+/// Whether the work is told to stop instead.
+bool isTakenLater(const Event &event) {
+  if (event.signal == SIGBUS || !stopsLater)
+    return false;
+  int none = 0;
+  if (!requestedStop.compare_exchange_strong(none, event.signal))
+    return false;
+  constexpr std::string_view message =
+      "\nstopping after this step; once more stops at once\n";
+  // Not through stdio, which another thread may have locked.
+  [[maybe_unused]] const ssize_t written =
+      ::write(STDERR_FILENO, message.data(), message.size());
+  return true;
+}
+
 void startCleaner(std::function<void(int)> alsoClean) {
   sigset_t all, before;
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
   std::thread([alsoClean = std::move(alsoClean)] {
-    Event event;
-    while (::read(eventPipe[0], &event, sizeof(event)) != sizeof(event)) {
+    for (;;) {
+      Event event;
+      if (::read(eventPipe[0], &event, sizeof(event)) == sizeof(event) &&
+          !isTakenLater(event))
+        endBySignal(event, alsoClean);
     }
-    endBySignal(event, alsoClean);
   }).detach();
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
@@ -151,6 +173,15 @@ void stem::cleanUpOnSignals(std::function<void(int)> alsoClean) {
     if (!isIgnored(signal))
       ::sigaction(signal, &action, nullptr);
 }
+
+StopOnSignal::StopOnSignal() {
+  requestedStop = 0;
+  stopsLater = true;
+}
+
+StopOnSignal::~StopOnSignal() { stopsLater = false; }
+
+int StopOnSignal::signal() const { return requestedStop; }
 
 void stem::nameMapping(const void *start, size_t size, const fs::path &file) {
   const std::lock_guard lock(mappings().mutex);

@@ -154,7 +154,8 @@ struct ToLinalgPass : public stem::impl::StemToLinalgPassBase<ToLinalgPass> {
                            linalg::LinalgDialect, math::MathDialect,
                            scf::SCFDialect, tensor::TensorDialect>();
     target.addIllegalDialect<StemDialect>();
-    target.addLegalOp<PackedMatmulOp, PackedGatherOp, KVAppendOp, KVPageOp,
+    target.addLegalOp<PackedMatmulOp, PackedGatherOp, PackTokensOp,
+                      TransposeTokensOp, PanelMatmulOp, KVAppendOp, KVPageOp,
                       TableRowsOp>();
 
     ToLinalgOptions options = {ffnBlock, vocabularyBlock};
@@ -163,6 +164,8 @@ struct ToLinalgPass : public stem::impl::StemToLinalgPassBase<ToLinalgPass> {
     populateMatrixPatterns(patterns, options);
     populateFFNPatterns(patterns, options);
     populateAttentionPatterns(patterns);
+    populateGradientPatterns(patterns);
+    populateStepPatterns(patterns);
     ConversionConfig config;
     config.allowPatternRollback = false;
     if (failed(applyFullConversion(getOperation(), target, std::move(patterns),

@@ -38,6 +38,7 @@ void addEvalCommand(CLI::App &app);
 void addGenerateCommand(CLI::App &app);
 void addInspectCommand(CLI::App &app);
 void addBenchCommand(CLI::App &app);
+void addTrainCommand(CLI::App &app);
 /// @}
 
 /// A subcommand whose --help ends with `footer`: examples, and what comes next.

@@ -6,7 +6,7 @@
 //===----------------------------------------------------------------------===//
 //
 // Exit status: 0, 1 for an error that a message explains, 2 for a command line
-// that cannot be read.
+// that cannot be read, 128 + n for signal n.
 //
 //===----------------------------------------------------------------------===//
 
@@ -31,6 +31,7 @@ Start with a dense checkpoint: a Hugging Face folder or a GGUF file.
   stem-run import   model.gguf dense
   stem-run convert  dense stem --layers=1/3 --init=row-mean
   stem-run eval     stem --text=book.txt
+  stem-run train    stem --data=book.txt --out=better
   stem-run generate stem --prompt="Once upon a time" -n 64
   stem-run bench    dense stem
 
@@ -82,6 +83,9 @@ static int runReported(CLI::App &app, std::vector<std::string> arguments) {
     const int status = runCommand(app, std::move(arguments));
     finishStdout();
     return status;
+  } catch (const Interrupted &interruption) {
+    printStderr("{}\n", visible(interruption.what()));
+    return 128 + interruption.signal();
   } catch (const std::bad_alloc &) {
     return reportError("out of memory");
   } catch (const std::filesystem::filesystem_error &error) {
@@ -112,6 +116,7 @@ int main(int argc, char **argv) {
   addConvertCommand(app);
   addEvalCommand(app);
   addGenerateCommand(app);
+  addTrainCommand(app);
   addInspectCommand(app);
   addBenchCommand(app);
   try {

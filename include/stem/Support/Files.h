@@ -54,6 +54,26 @@ private:
 void writeAll(int descriptor, std::span<const std::byte> bytes,
               const std::filesystem::path &path);
 
+/// A file that did not exist before, for writing.
+class NewFile {
+public:
+  explicit NewFile(const std::filesystem::path &path);
+  void write(std::span<const std::byte> bytes) const {
+    writeAll(file.get(), bytes, path);
+  }
+  void sync() const;
+
+private:
+  std::filesystem::path path;
+  FileDescriptor file;
+};
+
+/// fsync of a file or folder.
+void syncPath(const std::filesystem::path &path);
+
+/// Writes a whole file that does not exist yet, and syncs it.
+void writeNewFile(const std::filesystem::path &path, std::string_view text);
+
 /// The whole of a regular file of at most `limit` bytes.
 std::string readWholeFile(const std::filesystem::path &path, uint64_t limit);
 

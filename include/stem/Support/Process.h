@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <fmt/format.h>
 #include <functional>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 
@@ -28,6 +29,32 @@ void openStandardDescriptors();
 /// limit of sizes (SIGXFSZ) becomes an error of the write. Once, in a main,
 /// before other threads are there.
 void cleanUpOnSignals(std::function<void(int)> alsoClean = {});
+
+/// As long as one exists, the first SIGINT, SIGTERM or SIGHUP is a request to
+/// stop at the next good place; a second one ends the process as above. One at
+/// a time.
+class StopOnSignal {
+public:
+  StopOnSignal();
+  StopOnSignal(const StopOnSignal &) = delete;
+  StopOnSignal &operator=(const StopOnSignal &) = delete;
+  ~StopOnSignal();
+
+  /// The signal that came; 0 for none.
+  int signal() const;
+};
+
+/// Work that a signal ended early, with everything in order: no error. A tool
+/// prints what it says and exits with 128 + signal.
+class Interrupted : public std::runtime_error {
+public:
+  Interrupted(const std::string &what, int signal)
+      : runtime_error(what), number(signal) {}
+  int signal() const { return number; }
+
+private:
+  int number;
+};
 
 /// The file that is mapped at `start`, for the message of SIGBUS.
 void nameMapping(const void *start, size_t size,

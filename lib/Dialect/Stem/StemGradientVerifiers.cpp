@@ -86,8 +86,12 @@ LogicalResult LinearWeightVjpOp::verify() {
 
 LogicalResult SumTokensOp::verify() {
   // C1
-  return expectSize(*this, "length of the result", dim(getResult(), 0),
-                    dim(getX(), 1), "the columns of x");
+  int64_t columns = dim(getX(), 1), length = dim(getResult(), 0);
+  if (ShapedType::isDynamic(columns) || ShapedType::isDynamic(length) ||
+      (length > 0 && columns % length == 0))
+    return success();
+  return emitOpError() << "length of the result (" << length
+                       << ") must divide the columns of x (" << columns << ")";
 }
 
 template <typename Op> static LogicalResult verifyAttentionVjp(Op op) {

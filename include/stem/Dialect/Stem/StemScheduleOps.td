@@ -175,6 +175,68 @@ def Stem_KVPageOp : Stem_Op<"kv_page", [
   }];
 }
 
+class Stem_DestinationOp<string opMnemonic, string destination>
+    : Stem_Op<opMnemonic, [
+        DestinationStyleOpInterface,
+        DeclareOpInterfaceMethods<Stem_CostOpInterface>,
+        DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
+  let hasVerifier = 1;
+  let extraClassDeclaration = "::mlir::MutableOperandRange getDpsInitsMutable() "
+                              "{ return get" # destination # "Mutable(); }";
+}
+
+def Stem_PackTokensOp : Stem_DestinationOp<"pack_tokens", "Panel"> {
+  let summary = "Tokens as the depth of a product: one panel";
+  let description = [{
+    `x`, `M x C` with `C` at most 64, is written as the first `M` rows of a panel
+    of the matrix kernels' layout, whose depth are tokens. `panel` is `1 x P`.
+
+    Constraints: C1 `x` and `panel` have the same element type; C2 `C` is at
+    most 64; C3 on tensors there is one result of the type of `panel`, on
+    buffers none. At run time `M` is even for bf16, and `64 M` at most `P`.
+  }];
+  let arguments = (ins Stem_AnyMatrix:$x, Stem_AnyMatrix:$panel);
+  let results = (outs Variadic<2DTensorOf<[F32, BF16]>>:$results);
+  let assemblyFormat = [{
+    $x `into` $panel attr-dict `:` functional-type(operands, $results)
+  }];
+}
+
+def Stem_TransposeTokensOp : Stem_DestinationOp<"transpose_tokens", "Out"> {
+  let summary = "A matrix with tokens as columns";
+  let description = [{
+    `out[n, t] = x[t, n]`.
+
+    Constraints: C1 `x` and `out` have the same element type; C2 on tensors
+    there is one result of the type of `out`, on buffers none.
+  }];
+  let arguments = (ins Stem_AnyMatrix:$x, Stem_AnyMatrix:$out);
+  let results = (outs Variadic<2DTensorOf<[F32, BF16]>>:$results);
+  let assemblyFormat = [{
+    $x `into` $out attr-dict `:` functional-type(operands, $results)
+  }];
+}
+
+def Stem_PanelMatmulOp : Stem_DestinationOp<"panel_matmul", "Acc"> {
+  let summary = "Product with a matrix that stem.pack_tokens wrote";
+  let description = [{
+    `acc = a * b`, plus the old `acc` where `accumulate` is true, where `a` is
+    `M x K`, `acc` is `M x N`, f32, and `b` holds a panel of `depth` rows a row.
+
+    Constraints: C1 `a` and `acc` have the same number of rows; C2 `a` and `b`
+    have the same element type; C3 on tensors there is one result of the type of
+    `acc`, on buffers none; C4 `b` has the columns of a panel of `depth` rows,
+    and a row for each 64 columns of `acc`. At run time `K` is at most `depth`.
+  }];
+  let arguments = (ins Stem_AnyMatrix:$a, Stem_AnyMatrix:$b,
+                       Stem_AnyF32Matrix:$acc, I1:$accumulate, I64Attr:$depth);
+  let results = (outs Variadic<2DTensorOf<[F32]>>:$results);
+  let assemblyFormat = [{
+    $a `,` $b `into` $acc `accumulate` $accumulate attr-dict `:`
+    functional-type(operands, $results)
+  }];
+}
+
 def Stem_ThreadIndexOp : Stem_Op<"thread_index", [Pure]> {
   let summary = "Which thread of the team runs the enclosing parallel body";
   let results = (outs Index:$result);

@@ -1,0 +1,326 @@
+#!/usr/bin/env python3
+# Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""stem-run train: what moves and what does not, what it reports, and what it
+refuses."""
+
+import json
+import math
+import os
+import unittest
+
+from e2e import GOLDEN, Tensor, read_tensors, stem_json, stem_run, \
+    write_tensors
+from training import ROW_MODES, STEM, TrainingTest, checkpoints, contents, \
+    is_complete, metrics, model_tensors
+
+DENSE = os.path.join(GOLDEN, "llama_gqa")
+TABLES = [f"model.layers.{layer}.mlp.up_table.weight" for layer in (1, 2)]
+
+
+class TrainTest(TrainingTest):
+    def stem(self):
+        """The small model, which has a tokenizer, with two tables."""
+        model = self.path("stem")
+        stem_run("convert", self.small, model, "--layers=1,4",
+                 "--init=row-mean")
+        return model
+
+    # ---- What moves ----
+
+    def test_no_step_changes_no_byte(self):
+        batch = self.batch()
+        for model in self.small, DENSE, STEM, self.stem():
+            with self.subTest(model=model):
+                out = self.path("out-" + os.path.basename(model))
+                stem_run("train", model, f"--batch-ids={batch}", "--steps=0",
+                         f"--out={out}")
+                before, after = model_tensors(model), model_tensors(out)
+                self.assertEqual(set(before), set(after))
+                for name, tensor in before.items():
+                    self.assertEqual(tensor.dtype, after[name].dtype)
+                    self.assertEqual(tensor.values, after[name].values, name)
+                with open(os.path.join(model, "config.json")) as file:
+                    config = json.load(file)
+                with open(os.path.join(out, "config.json")) as file:
+                    self.assertEqual(config, json.load(file))
+                stem_run("inspect", out)
+
+    def test_rows_outside_the_batch(self):
+        """stand still in every mode but exact, where they decay."""
+        batch = self.batch()
+        ids = set(read_tensors(batch)["input_ids"].values)
+        before = model_tensors(STEM)
+        for mode, flags in ROW_MODES.items():
+            with self.subTest(mode=mode):
+                out = self.path(mode)
+                stem_run("train", STEM, f"--batch-ids={batch}", "--steps=3",
+                         f"--out={out}", *flags)
+                after = model_tensors(out)
+                for name in TABLES:
+                    for row in range(96):
+                        same = before[name].row(row) == after[name].row(row)
+                        self.assertEqual(same, row not in ids and
+                                         mode != "exact", (name, row))
+
+    def test_parts_of_a_model(self):
+        batch = self.batch()
+        before = model_tensors(STEM)
+        parts = {"tables": set(TABLES),
+                 "stem-layers": {name for name in before
+                                 if ".layers.1." in name or
+                                 ".layers.2." in name},
+                 "all": set(before)}
+        for part, names in parts.items():
+            with self.subTest(part=part):
+                out = self.path(part)
+                result = stem_json("train", STEM, f"--batch-ids={batch}",
+                                   "--steps=2", "--lr=1e-2",
+                                   f"--out={out}", f"--train={part}")
+                after = model_tensors(out)
+                moved = {name for name, tensor in before.items()
+                         if tensor.values != after[name].values}
+                self.assertEqual(moved, names)
+                self.assertEqual(result["options"]["--train"], part)
+        for part in "tables", "stem-layers":
+            self.assert_fails([DENSE, f"--train={part} finds nothing",
+                               "stem-run convert"], "train", DENSE,
+                              f"--batch-ids={batch}", "--steps=1",
+                              f"--train={part}", f"--out={self.path('no')}")
+        self.assertFalse(os.path.exists(self.path("no")))
+
+    def test_equal_runs_have_equal_bits(self):
+        """Ids that occur many times in a batch too."""
+        path = self.path("batch")
+        write_tensors(path, {
+            "input_ids": Tensor("I32", [2, 9], [5] * 12 + [6, 5] * 3),
+            "labels": Tensor("I32", [2, 9], list(range(18)))})
+        outs = [self.path("a"), self.path("b")]
+        for out in outs:
+            stem_run("train", STEM, f"--batch-ids={path}", "--steps=5",
+                     f"--out={out}", "--row-dtype=bf16")
+        self.assertEqual(contents(outs[0]), contents(outs[1]))
+
+    def test_rates_of_tables(self):
+        """A factor is that rate; a rate of 0 leaves the rows alone."""
+        batch = self.batch()
+        common = ["train", STEM, f"--batch-ids={batch}", "--steps=2",
+                  "--lr=1e-2", "--row-optimizer=lazy"]
+        outs = {}
+        for name, flag in ("factor", "2x"), ("rate", "0.02"):
+            outs[name] = self.path(name)
+            stem_run(*common, f"--out={outs[name]}", f"--table-lr={flag}")
+        self.assertEqual(contents(outs["factor"]), contents(outs["rate"]))
+
+    # ---- What it reports ----
+
+    def test_learns_a_text(self):
+        model, out, text = self.stem(), self.path("out"), self.text()
+        result = stem_json("train", model, f"--data={text}", f"--out={out}",
+                           "--ctx=16", "--batch=2", "--steps=8", "--lr=1e-2",
+                           "--warmup=2", "--eval-every=4", "--eval-batches=2",
+                           "--clip=1", "--table-lr=2x", "--dtype=f32")
+        self.assertEqual(result["schema"], "stem.train/1")
+        self.assertEqual(result["steps"], 8)
+        self.assertEqual(result["tokens"], 8 * 32)
+        for key in "tokens_per_second", "peak_bytes", "loss", \
+                "validation_perplexity":
+            self.assertGreater(result[key], 0)
+        self.assertEqual(set(result["plan"]["memory"]), {
+            "weights", "masters", "moments", "tables", "row_moments",
+            "gradients", "activations", "data", "total"})
+        with open(os.path.join(out, "training", "metrics.jsonl")) as file:
+            lines = [json.loads(line) for line in file]
+        losses = [line["loss"] for line in lines if "loss" in line]
+        self.assertEqual(len(losses), 8)
+        self.assertLess(losses[-1], losses[0])
+        validations = [line for line in lines if "validation_loss" in line]
+        self.assertEqual([line["step"] for line in validations], [0, 4, 8])
+        self.assertLess(validations[-1]["validation_perplexity"],
+                        validations[0]["validation_perplexity"])
+        self.assertAlmostEqual(metrics(out)[1]["lr"], 5e-3)
+        self.assertGreater(metrics(out)[1]["rows_touched"], 0)
+        with open(os.path.join(out, "training", "report.html")) as file:
+            page = file.read()
+        for part in "Loss of each step", "Validation perplexity", \
+                "Throughput", "Rows touched", "--table-lr":
+            self.assertIn(part, page)
+        self.assertNotIn("http://", page.replace("http://www.w3.org", ""))
+        checkpoint, = checkpoints(out)
+        self.assertEqual(checkpoint, "step-0000000008")
+        self.assertTrue(is_complete(os.path.join(out, "training",
+                                                 checkpoint)))
+        stem_run("eval", out, f"--text={text}")
+
+    def test_shard_for_several_runs(self):
+        text, shard = self.text(), self.path("shard.safetensors")
+        common = ["train", self.small, "--ctx=8", "--batch=1", "--steps=1",
+                  f"--shard={shard}"]
+        first = stem_run(*common, f"--data={text}",
+                         f"--out={self.path('a')}")
+        self.assertIn("tokens, 12 documents", first.stderr)
+        stem_run(*common, f"--data={text}", f"--out={self.path('b')}")
+        stem_run(*common, f"--out={self.path('c')}")
+        self.assertEqual(contents(self.path("a")), contents(self.path("c")))
+        other = self.text("other.jsonl", documents=3)
+        self.assert_fails([shard, "other"], *common, f"--data={other}",
+                          f"--out={self.path('d')}")
+
+    def test_plan_comes_first(self):
+        batch = self.batch()
+        result = stem_run("train", STEM, f"--batch-ids={batch}", "--steps=1",
+                          f"--out={self.path('out')}")
+        plan = result.stderr[result.stderr.index("memory:"):]
+        for part in "weights", "masters", "moments", "tables", \
+                "row moments", "activations", "data", "in all", \
+                "a step: 1 x 2 x 8 tokens", "FLOP (linear layers", \
+                "--row-optimizer=rowwise":
+            self.assertIn(part, plan)
+        self.assertLess(plan.index("in all"), plan.index("step 1/1"))
+
+    # ---- Nothing to learn, nothing finite ----
+
+    def test_batch_without_a_label(self):
+        batch, out = self.batch(ignored=range(16)), self.path("out")
+        result = stem_run("train", STEM, f"--batch-ids={batch}", "--steps=2",
+                          f"--out={out}", "--json")
+        self.assertIn("step 1: no place of the batch has a label; loss 0, "
+                      "step skipped", result.stderr)
+        self.assertEqual(json.loads(result.stdout)["skipped_steps"], 2)
+        self.assertEqual(metrics(out)[1]["loss"], 0)
+        before = model_tensors(STEM)
+        for name, tensor in model_tensors(out).items():
+            self.assertEqual(tensor.values, before[name].values)
+
+    def test_diverging_rate(self):
+        batch, out = self.batch(), self.path("out")
+        common = ["train", STEM, f"--batch-ids={batch}", "--steps=10",
+                  "--save-every=1", f"--out={out}", "--schedule=constant",
+                  "--lr=3e38"]
+        result = stem_run(*common, check=False)
+        self.assertEqual(result.returncode, 1)
+        error, = [line for line in result.stderr.splitlines()
+                  if line.startswith("error: ")]
+        self.assertRegex(error, r"step \d+: .*model\.")
+        self.assertRegex(error, "NaN or infinite|has -?nan|has -?inf")
+        self.assertIn("lower --lr", error)
+        self.assertFalse(os.path.exists(os.path.join(out, "config.json")))
+        for name in checkpoints(out):
+            folder = os.path.join(out, "training", name)
+            self.assertTrue(is_complete(folder))
+            for file in os.listdir(folder):
+                if file.endswith(".safetensors"):
+                    for tensor in read_tensors(
+                            os.path.join(folder, file)).values():
+                        self.assertTrue(all(map(math.isfinite,
+                                                tensor.floats())))
+
+    def test_last_good_checkpoint_is_kept(self):
+        batch, out = self.batch(), self.path("out")
+        model = self.copy_model("model", STEM)
+        common = [f"--batch-ids={batch}", f"--out={out}", "--save-every=1",
+                  "--schedule=constant", "--warmup=3", "--lr=3e38"]
+        result = stem_run("train", model, *common, "--steps=9", check=False)
+        self.assertEqual(result.returncode, 1)
+        kept = checkpoints(out)
+        if kept:
+            self.assertIn(f"the checkpoint of step {int(kept[0][5:])} is kept",
+                          result.stderr)
+
+    # ---- Bad input ----
+
+    def test_bad_batches(self):
+        def write(**tensors):
+            path = self.path("batch")
+            write_tensors(path, {name: Tensor("I64", shape, values)
+                                 for name, (shape, values) in
+                                 tensors.items()})
+            return path
+        ids = ([1, 3], [1, 2, 3])
+        long = ([1, 5000], [1] * 5000)
+        for parts, tensors in [
+                (["labels", "row 0, column 2", "96"],
+                 {"input_ids": ids, "labels": ([1, 3], [1, 2, 96])}),
+                (["labels", "-4"],
+                 {"input_ids": ids, "labels": ([1, 3], [1, -4, 5])}),
+                (["input_ids", "100"],
+                 {"input_ids": ([1, 3], [1, 100, 5]), "labels": ids}),
+                (["labels"], {"input_ids": ids}),
+                (["5000", "positions"],
+                 {"input_ids": long, "labels": long})]:
+            with self.subTest(parts=parts):
+                out = self.path("out")
+                self.assert_fails(parts, "train", STEM,
+                                  f"--batch-ids={write(**tensors)}",
+                                  "--steps=1", f"--out={out}")
+                self.assertFalse(os.path.exists(out))
+
+    def test_bad_texts(self):
+        out = self.path("out")
+        empty = self.write("empty.txt", "")
+        self.assert_fails([empty, "0 bytes"], "train", self.small,
+                          f"--data={empty}", f"--out={out}", "--ctx=8")
+        self.assert_fails(["no-such-file"], "train", self.small,
+                          "--data=no-such-file", f"--out={out}", "--ctx=8")
+        text = self.text()
+        self.assert_fails(["999999", "positions"], "train", self.small,
+                          f"--data={text}", f"--out={out}", "--ctx=999999")
+        self.assert_fails(["fewer than"], "train", self.small,
+                          f"--data={text}", f"--out={out}", "--ctx=2048")
+        one = self.write("one.txt", "A single document of some words.")
+        self.assert_fails(["single document"], "train", self.small,
+                          f"--data={one}", f"--out={out}", "--ctx=8",
+                          "--eval-every=1")
+        self.assert_fails(["tokenizer"], "train", STEM, f"--data={text}",
+                          f"--out={out}", "--ctx=8")
+        self.assertFalse(os.path.exists(out))
+
+    def test_shard_of_another_tokenizer(self):
+        text, shard = self.text(), self.path("shard.safetensors")
+        stem_run("train", self.small, f"--data={text}", f"--shard={shard}",
+                 "--ctx=8", "--steps=1", "--batch=1",
+                 f"--out={self.path('a')}")
+        other = self.copy_model("other")
+        path = os.path.join(other, "tokenizer.json")
+        with open(path, "a") as file:
+            file.write("\n")
+        out = self.path("out")
+        self.assert_fails([shard, "tokenizer"], "train", other,
+                          f"--shard={shard}", "--ctx=8", "--steps=1",
+                          f"--out={out}")
+        self.assertFalse(os.path.exists(out))
+
+    def test_command_lines(self):
+        out = f"--out={self.path('out')}"
+        for part, options in [
+                ("nothing to train on", [out]),
+                ("--out is required", ["--batch-ids=x", "--steps=1"]),
+                ("--batch-ids needs --steps", [out, "--batch-ids=x"]),
+                ("--data does not go with --batch-ids",
+                 [out, "--batch-ids=x", "--steps=1", "--data=y"]),
+                ("--betas=1,2: give two numbers",
+                 [out, "--data=x", "--betas=1,2"]),
+                ("--betas=0.9: give two numbers",
+                 [out, "--data=x", "--betas=0.9"]),
+                ("--lr=nan: give a number",
+                 [out, "--data=x", "--lr=nan"]),
+                ("--lr=-1: give a number", [out, "--data=x", "--lr=-1"]),
+                ("--table-lr=fast: give a learning rate",
+                 [out, "--data=x", "--table-lr=fast"]),
+                ("--validation=1: give a share below 1",
+                 [out, "--data=x", "--validation=1"]),
+                ("--eval-every needs documents",
+                 [out, "--data=x", "--validation=0", "--eval-every=1"]),
+                ("--decay-steps goes with --schedule=wsd",
+                 [out, "--data=x", "--decay-steps=3"]),
+                ("--steps", [out, "--data=x", "--steps=-1"]),
+                ("--keep", [out, "--data=x", "--keep=0"]),
+                ("--row-optimizer", [out, "--data=x",
+                                     "--row-optimizer=fast"])]:
+            with self.subTest(part=part):
+                self.assert_fails([part], "train", self.small, *options,
+                                  status=2)
+
+
+if __name__ == "__main__":
+    unittest.main()

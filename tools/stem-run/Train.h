@@ -1,0 +1,58 @@
+//===- Train.h - The parts of stem-run train --------------------*- C++ -*-===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEM_TOOLS_STEM_RUN_TRAIN_H
+#define STEM_TOOLS_STEM_RUN_TRAIN_H
+
+#include "CommandLine.h"
+#include "Trainer.h"
+#include "TrainingData.h"
+#include "stem/Training/Schedule.h"
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+namespace stem {
+
+struct TrainArguments {
+  std::filesystem::path model;
+  std::filesystem::path out;
+
+  TrainingDataOptions data; ///< rows and length are --batch and --ctx
+  int64_t steps = -1;       ///< -1: once over the data
+
+  double learningRate = 3e-4;
+  ScheduleOptions schedule; ///< peak and steps are set from the others
+  TrainerOptions trainer;
+  /// A factor of the learning rate, or one of its own.
+  double tableRateFactor = 1;
+  std::optional<double> tableRate;
+  TrainedPart part = TrainedPart::All;
+  std::optional<DType> rowType;
+
+  int64_t evalEvery = 0; ///< 0: never
+  int64_t evalBatches = 16;
+  int64_t saveEvery = 100; ///< 0: at the end alone
+  int64_t keep = 1;
+  bool resume = false;
+  bool json = false;
+  CompileArguments compile;
+
+  double tableLearningRate() const {
+    return tableRate ? *tableRate : tableRateFactor * learningRate;
+  }
+};
+
+/// Trains, and writes the model. Throws Interrupted when a signal ended the run
+/// early, after a checkpoint.
+void trainModel(TrainArguments arguments);
+
+} // namespace stem
+
+#endif // STEM_TOOLS_STEM_RUN_TRAIN_H

@@ -1,0 +1,349 @@
+//===- TrainCommand.cpp - The command line of stem-run train --------------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Train.h"
+
+#include "stem/Support/Format.h"
+
+#include <charconv>
+#include <cmath>
+
+using namespace stem;
+
+namespace {
+
+constexpr const char *footer = R"(Examples:
+  stem-run train stem --data=a.txt --data=b.jsonl --out=better --steps=500
+  stem-run train stem --data=a.txt --out=better --train=tables --eval-every=50
+  stem-run train stem --data=a.txt --out=better --resume
+
+OUT is a model folder when the run is over; OUT/training has the checkpoints,
+metrics.jsonl and report.html. An interrupted run saves and stops; the same
+command with --resume goes on with the same bits.
+
+Next: stem-run eval OUT --text=FILE)";
+
+constexpr int64_t kLargestCount = int64_t{1} << 40;
+
+/// A finite number; a UsageError names the flag and what is none.
+double parseNumber(std::string_view text, std::string_view flag,
+                   std::string_view wanted) {
+  double value = 0;
+  const char *end = text.data() + text.size();
+  const auto [rest, code] = std::from_chars(text.data(), end, value);
+  if (code != std::errc() || rest != end || !std::isfinite(value))
+    throw UsageError(
+        fmt::format("{}={}: give {}", flag, printable(text), wanted));
+  return value;
+}
+
+double parseAtLeastZero(const std::string &text, std::string_view flag) {
+  constexpr const char *wanted = "a number from 0";
+  const double value = parseNumber(text, flag, wanted);
+  if (value < 0)
+    throw UsageError(
+        fmt::format("{}={}: give {}", flag, printable(text), wanted));
+  return value;
+}
+
+/// "0.9,0.95".
+void parseBetas(const std::string &text, std::string_view flag,
+                AdamWOptions &options) {
+  constexpr const char *wanted =
+      "two numbers from 0 and below 1, like 0.9,0.95";
+  const size_t comma = text.find(',');
+  if (comma == std::string::npos)
+    throw UsageError(
+        fmt::format("{}={}: give {}", flag, printable(text), wanted));
+  const auto beta = [&](std::string_view part) {
+    const double value = parseNumber(part, flag, wanted);
+    if (value < 0 || value >= 1)
+      throw UsageError(
+          fmt::format("{}={}: give {}", flag, printable(text), wanted));
+    return value;
+  };
+  options.beta1 = beta(std::string_view(text).substr(0, comma));
+  options.beta2 = beta(std::string_view(text).substr(comma + 1));
+}
+
+/// "1.5x" or "3e-4".
+void parseTableRate(const std::string &text, TrainArguments &arguments) {
+  constexpr const char *wanted =
+      "a learning rate, or a factor of --lr like 1.5x";
+  const bool isFactor = text.ends_with('x');
+  const double value = parseNumber(
+      std::string_view(text).substr(0, text.size() - (isFactor ? 1 : 0)),
+      "--table-lr", wanted);
+  if (value < 0)
+    throw UsageError(
+        fmt::format("--table-lr={}: give {}", printable(text), wanted));
+  if (isFactor)
+    arguments.tableRateFactor = value;
+  else
+    arguments.tableRate = value;
+}
+
+CLI::Option *addNumber(CLI::App &command, const std::string &flag,
+                       double &target, const std::string &help) {
+  return command
+      .add_option_function<std::string>(
+          flag,
+          [&target, flag](const std::string &text) {
+            target = parseAtLeastZero(text, flag);
+          },
+          help)
+      ->type_name("X");
+}
+
+CLI::Option *addCount(CLI::App &command, const std::string &flag,
+                      int64_t &target, int64_t least, const std::string &help) {
+  return command.add_option(flag, target, help)
+      ->check(wholeNumber(uint64_t{kLargestCount}))
+      ->check(CLI::Range(least, kLargestCount))
+      ->type_name("N");
+}
+
+void addDataOptions(CLI::App &command, TrainArguments &arguments) {
+  const std::string group = "Data";
+  TrainingDataOptions &data = arguments.data;
+  command
+      .add_option("--data", data.files,
+                  "Texts: a document each, parted by form feeds, or JSON lines "
+                  "(FILE.jsonl) whose string \"text\" is a document")
+      ->type_name("FILE")
+      ->group(group);
+  command
+      .add_option("--shard", data.shard,
+                  "Keep the tokenized texts in this file, for other runs too "
+                  "(default: OUT/training/tokens.safetensors); without --data "
+                  "one that is there")
+      ->type_name("FILE")
+      ->group(group);
+  command
+      .add_option("--batch-ids", data.batchIds,
+                  "Train on the batch in this file (safetensors: input_ids and "
+                  "labels, shifted already) at each step, in place of --data")
+      ->type_name("FILE")
+      ->group(group);
+  addCount(command, "--batch", data.rows, 1,
+           "Sequences of a batch (default: 4)")
+      ->group(group);
+  CLI::Option *length =
+      addCount(command, "--ctx,--length", data.length, 1,
+               "Tokens of a sequence (default: 2048, or the model's context "
+               "where that is less)")
+          ->group(group);
+  length->default_str("");
+  command
+      .add_flag("--respect-documents", data.respectDocuments,
+                "A token sees its own document alone")
+      ->group(group);
+  command
+      .add_flag("--special", data.parsesSpecial,
+                "Special tokens spelled in the texts are tokens")
+      ->group(group);
+  command
+      .add_option("--separator", data.separator,
+                  "What parts the documents of a text file (default: a form "
+                  "feed); empty: a file is one document")
+      ->group(group);
+  addNumber(command, "--validation", data.validation,
+            "Share of the documents that is for validation (default: 0.05 with "
+            "--eval-every, else 0)")
+      ->group(group);
+}
+
+void addOptimizerOptions(CLI::App &command, TrainArguments &arguments) {
+  const std::string group = "Optimizer";
+  TrainerOptions &trainer = arguments.trainer;
+  addNumber(command, "--lr", arguments.learningRate,
+            "Learning rate, the largest of the schedule (default: 3e-4)")
+      ->group(group);
+  command
+      .add_option_function<std::string>(
+          "--schedule",
+          [&](const std::string &name) {
+            arguments.schedule.kind = parseScheduleKind(name);
+          },
+          "constant, linear, cosine (default) or wsd: warm-up, stable, decay")
+      ->check(CLI::IsMember({"constant", "linear", "cosine", "wsd"}))
+      ->type_name("KIND")
+      ->group(group);
+  addCount(command, "--warmup", arguments.schedule.warmup, 0,
+           "Steps of the rise at the start (default: 0)")
+      ->group(group);
+  addCount(command, "--decay-steps", arguments.schedule.decay, 1,
+           "Steps of the fall at the end of wsd (default: a fifth)")
+      ->group(group);
+  addNumber(command, "--final-lr", arguments.schedule.final,
+            "Where the fall ends, as a share of --lr (default: 0)")
+      ->group(group);
+  command
+      .add_option_function<std::string>(
+          "--betas",
+          [&](const std::string &text) {
+            parseBetas(text, "--betas", trainer.dense);
+          },
+          "Of AdamW (default: 0.9,0.95)")
+      ->type_name("B1,B2")
+      ->group(group);
+  addNumber(command, "--eps", trainer.dense.epsilon, "Of AdamW (default: 1e-8)")
+      ->group(group);
+  addNumber(command, "--weight-decay", trainer.dense.decay,
+            "Of matrices; norms and biases have none (default: 0.1)")
+      ->group(group);
+  addNumber(command, "--clip", trainer.clip,
+            "Largest global norm of the gradient (default: 0, not clipped)")
+      ->group(group);
+  addCount(command, "--accumulate", trainer.accumulate, 1,
+           "Batches whose gradients make one step (default: 1)")
+      ->group(group);
+}
+
+void addTableOptions(CLI::App &command, TrainArguments &arguments) {
+  const std::string group = "Tables";
+  RowOptimizerOptions &rows = arguments.trainer.rows;
+  command
+      .add_option_function<std::string>(
+          "--train",
+          [&](const std::string &name) {
+            arguments.part = name == "all"      ? TrainedPart::All
+                             : name == "tables" ? TrainedPart::Tables
+                                                : TrainedPart::StemLayers;
+          },
+          "What is trained: all (default), tables, or stem-layers: layers that "
+          "have a table, with all of their weights")
+      ->check(CLI::IsMember({"all", "tables", "stem-layers"}))
+      ->type_name("PART")
+      ->group(group);
+  command
+      .add_option_function<std::string>(
+          "--row-optimizer",
+          [&](const std::string &name) { rows.mode = parseRowMode(name); },
+          "exact (AdamW over the whole table), lazy (only rows of the batch "
+          "move) or rowwise (default: and one second moment a row)")
+      ->check(CLI::IsMember({"exact", "lazy", "rowwise"}))
+      ->type_name("MODE")
+      ->group(group);
+  command
+      .add_option_function<std::string>(
+          "--table-lr",
+          [&](const std::string &text) { parseTableRate(text, arguments); },
+          "Learning rate of tables, or a factor of --lr (default: 1x)")
+      ->type_name("X")
+      ->group(group);
+  command
+      .add_option_function<std::string>(
+          "--table-betas",
+          [&](const std::string &text) {
+            parseBetas(text, "--table-betas", rows.adamw);
+          },
+          "Of tables (default: --betas); with 0 as the first there is no first "
+          "moment")
+      ->type_name("B1,B2")
+      ->group(group);
+  addNumber(command, "--table-weight-decay", rows.adamw.decay,
+            "Of tables (default: --weight-decay)")
+      ->group(group);
+  command
+      .add_option_function<std::string>(
+          "--row-dtype",
+          [&](const std::string &name) {
+            arguments.rowType = name == "f32" ? DType::F32 : DType::BF16;
+          },
+          "Rows while they are trained: f32, or bf16 with stochastic rounding "
+          "(default: bf16 where the table is, else f32)")
+      ->check(CLI::IsMember({"f32", "bf16"}))
+      ->type_name("TYPE")
+      ->group(group);
+}
+
+void addRunOptions(CLI::App &command, TrainArguments &arguments) {
+  addCount(command, "--steps", arguments.steps, 0,
+           "Steps of the run (default: once over the data)");
+  command
+      .add_option("--seed", arguments.data.seed,
+                  "Of the order of sequences, the choice of validation "
+                  "documents and the rounding of bf16 rows (default: 0)")
+      ->check(wholeNumber(UINT64_MAX));
+  addCount(command, "--eval-every", arguments.evalEvery, 0,
+           "Validate before the first step, every N steps and after the last "
+           "(default: 0, never)");
+  addCount(command, "--eval-batches", arguments.evalBatches, 1,
+           "Batches of a validation, at most (default: 16)");
+  addCount(command, "--save-every", arguments.saveEvery, 0,
+           "Steps between checkpoints (default: 100; 0: after the last step "
+           "alone)");
+  addCount(command, "--keep", arguments.keep, 1,
+           "Checkpoints that are kept (default: 1)");
+  command.add_flag("--resume", arguments.resume,
+                   "Go on from the newest complete checkpoint in OUT");
+}
+
+/// Options that stand for others, and those that exclude each other.
+void completeArguments(const CLI::App &command, TrainArguments &arguments) {
+  TrainingDataOptions &data = arguments.data;
+  const bool isGiven = !data.batchIds.empty();
+  if (!isGiven && data.files.empty() && data.shard.empty())
+    throw UsageError("there is nothing to train on; give --data=FILE or "
+                     "--batch-ids=FILE");
+  for (const char *option :
+       {"--data", "--shard", "--batch", "--ctx", "--respect-documents",
+        "--special", "--separator", "--validation", "--eval-every"})
+    if (isGiven && command.count(option))
+      throw UsageError(fmt::format("{} does not go with --batch-ids", option));
+  if (isGiven && !command.count("--steps"))
+    throw UsageError("--batch-ids needs --steps=N: the batch has no end");
+  if (data.validation >= 1)
+    throw UsageError(
+        fmt::format("--validation={}: give a share below 1", data.validation));
+  if (arguments.evalEvery && !command.count("--validation"))
+    data.validation = 0.05;
+  if (arguments.evalEvery && data.validation == 0)
+    throw UsageError("--eval-every needs documents to validate on; give "
+                     "--validation above 0");
+  RowOptimizerOptions &rows = arguments.trainer.rows;
+  const AdamWOptions own = rows.adamw;
+  rows.adamw = arguments.trainer.dense;
+  if (command.count("--table-betas")) {
+    rows.adamw.beta1 = own.beta1;
+    rows.adamw.beta2 = own.beta2;
+  }
+  if (command.count("--table-weight-decay"))
+    rows.adamw.decay = own.decay;
+  rows.seed = data.seed;
+  if (command.count("--decay-steps") &&
+      arguments.schedule.kind != ScheduleKind::WarmupStableDecay)
+    throw UsageError("--decay-steps goes with --schedule=wsd");
+}
+
+} // namespace
+
+void stem::addTrainCommand(CLI::App &app) {
+  auto arguments = std::make_shared<TrainArguments>();
+  arguments->data.rows = 4;
+  arguments->schedule.kind = ScheduleKind::Cosine;
+  CLI::App *command = addCommand(
+      app, "train", "Train a model, its tables or all of it", footer);
+  command
+      ->add_option("MODEL", arguments->model,
+                   "Hugging Face folder or GGUF to start from")
+      ->required();
+  command->add_option("--out", arguments->out, "The folder of the run")
+      ->required()
+      ->type_name("DIR");
+  addRunOptions(*command, *arguments);
+  addDataOptions(*command, *arguments);
+  addOptimizerOptions(*command, *arguments);
+  addTableOptions(*command, *arguments);
+  addCompileOptions(*command, arguments->compile);
+  addJsonOption(*command, arguments->json);
+  command->callback([arguments, command] {
+    completeArguments(*command, *arguments);
+    trainModel(*arguments);
+  });
+}

@@ -1,0 +1,153 @@
+//===- TrainedFolder.cpp - The model that a run has trained ---------------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "TrainedFolder.h"
+
+#include "Progress.h"
+#include "stem/Support/Error.h"
+#include "stem/Support/Files.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+using namespace stem;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr uint64_t kBlockElements = 1 << 20;
+constexpr const char *kConfig = "config.json";
+
+bool isOfTable(const std::string &name) {
+  return name.find(".mlp.up_table.") != std::string::npos;
+}
+
+void moveFile(const fs::path &from, const fs::path &to) {
+  if (::rename(from.c_str(), to.c_str()) != 0)
+    fail("{}: cannot rename {} to it: {}", to.string(), from.string(),
+         std::strerror(errno));
+}
+
+} // namespace
+
+TrainedFolder::TrainedFolder(const Checkpoint &checkpoint, fs::path out,
+                             fs::path scratch)
+    : checkpoint(checkpoint), out(std::move(out)),
+      fresh(std::move(scratch) / "model"), types(checkpoint, std::nullopt) {}
+
+std::string TrainedFolder::configText() const {
+  std::string text = checkpoint.config().sourceText;
+  if (const auto type = types.modelType()) {
+    text = configWithDType(text, *type);
+    if (auto stem = checkpoint.config().stem) {
+      stem->rowDType = dtypeConfigName(*type);
+      text = configWithStem(text, *stem);
+    }
+  }
+  return text;
+}
+
+/// Those of the shards, then table after table.
+std::vector<std::string> TrainedFolder::tensorOrder() const {
+  std::vector<std::string> names, ofTables;
+  for (const std::string &name : checkpoint.weights().names())
+    (isOfTable(name) ? ofTables : names).push_back(name);
+  names.insert(names.end(), ofTables.begin(), ofTables.end());
+  return names;
+}
+
+void TrainedFolder::declareTensors(ModelFolderWriter &writer) const {
+  std::map<std::string, size_t> layers;
+  const ModelWeights &weights = checkpoint.weights();
+  for (size_t layer = 0; layer < weights.layers.size(); ++layer)
+    for (const std::string &name :
+         ModelWeights::layerNames(weights.layers[layer]))
+      layers[name] = layer;
+  for (const std::string &name : tensorOrder()) {
+    const TensorInfo &tensor = checkpoint.tensors().get(name);
+    const TensorDeclaration declaration{name, types.typeOf(tensor),
+                                        tensor.shape};
+    if (isOfTable(name))
+      writer.addTensor(declaration, fmt::format("stem-table-{:03}.safetensors",
+                                                layers.at(name)));
+    else
+      writer.addTensor(declaration);
+  }
+}
+
+uint64_t TrainedFolder::bytesNeeded() const {
+  ModelFolderWriter writer(fresh, {.force = true});
+  declareTensors(writer);
+  addModelFiles(writer, checkpoint, checkpoint.config().stem.has_value());
+  writer.addText(kConfig, configText());
+  return writer.bytesNeeded();
+}
+
+/// A block of rows at a time.
+void TrainedFolder::writeTrained(const TensorInfo &tensor,
+                                 const Trainer &trainer,
+                                 ModelFolderWriter &writer) {
+  const DType type = types.typeOf(tensor);
+  const uint64_t rows = tensor.rows(), columns = tensor.rowElements();
+  const uint64_t step =
+      std::clamp<uint64_t>(kBlockElements / std::max<uint64_t>(columns, 1), 1,
+                           std::max<uint64_t>(rows, 1));
+  const std::span<const float> dense = trainer.values(tensor.name);
+  std::vector<float> part;
+  std::vector<std::byte> bytes;
+  for (uint64_t row = 0; row < rows; row += step) {
+    const uint64_t count = std::min(step, rows - row);
+    part.resize(count * columns);
+    if (dense.empty())
+      trainer.readRows(tensor.name, static_cast<int64_t>(row),
+                       static_cast<int64_t>(count), part);
+    else
+      std::ranges::copy(dense.subspan(row * columns, part.size()),
+                        part.begin());
+    bytes.resize(dtypeBytes(type, part.size()).value());
+    encodeChecked(tensor.name, type, part, bytes.data(), rounding,
+                  "make the model bf16 first: stem-run import --dtype=bf16");
+    writer.write(bytes);
+  }
+}
+
+void TrainedFolder::write(const Trainer &trainer, const Json &provenance) {
+  ModelFolderWriter writer(fresh, {.force = true});
+  declareTensors(writer);
+  addModelFiles(writer, checkpoint, checkpoint.config().stem.has_value());
+  writer.addText(kConfig, configText());
+  writer.setProvenance(provenance.dump());
+  writer.start();
+  for (const std::string &name : tensorOrder()) {
+    const TensorInfo &tensor = checkpoint.tensors().get(name);
+    if (trainer.isTrained(name))
+      writeTrained(tensor, trainer, writer);
+    else
+      copyTensor(checkpoint.tensors(), tensor, types.typeOf(tensor), writer,
+                 rounding, [](uint64_t) {});
+  }
+  writer.finish();
+  publish();
+}
+
+void TrainedFolder::publish() const {
+  std::error_code error;
+  fs::remove(out / kConfig, error);
+  syncPath(out);
+  std::vector<fs::path> names;
+  for (const fs::directory_entry &entry : fs::directory_iterator(fresh))
+    names.push_back(entry.path().filename());
+  for (const fs::path &name : names)
+    if (name != kConfig)
+      moveFile(fresh / name, out / name);
+  syncPath(out);
+  moveFile(fresh / kConfig, out / kConfig);
+  syncPath(out);
+  fs::remove(fresh, error);
+}

@@ -1,0 +1,343 @@
+//===- Trainer.cpp - Optimizers around a training step --------------------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Trainer.h"
+
+#include "stem/Runtime/Context.h"
+#include "stem/Support/Error.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+using namespace stem;
+
+struct Trainer::Dense {
+  Arena memory;
+  std::span<float> values;
+  std::unique_ptr<AdamW> optimizer;
+  std::vector<float> sum; ///< over micro-batches, where there are several
+};
+
+struct Trainer::Rows {
+  std::string key;
+  RowTable table;
+  RowOptimizerOptions options;
+  std::unique_ptr<RowOptimizer> optimizer;
+  std::unique_ptr<RowGradients> sum;
+};
+
+TrainerMemory stem::trainerMemory(const TrainingStep &step,
+                                  const TrainerOptions &options,
+                                  int64_t tokens) {
+  constexpr auto bytes = static_cast<int64_t>(sizeof(float));
+  const bool sums = options.accumulate > 1;
+  TrainerMemory memory;
+  for (const TrainingStep::Parameter &parameter : step.parameters()) {
+    const int64_t elements = parameter.elements();
+    memory.masters += bytes * elements;
+    memory.moments += 2 * bytes * elements;
+    memory.gradients += sums ? bytes * elements : 0;
+  }
+  for (const TrainingStep::Table &table : step.tables()) {
+    memory.rowState += table.rows * RowOptimizer::stateBytesPerRow(
+                                        options.rows, table.columns);
+    const int64_t touched = std::min(table.rows, tokens * options.accumulate);
+    memory.gradients += sums ? bytes * touched * table.columns : 0;
+  }
+  return memory;
+}
+
+Trainer::Trainer(const Checkpoint &checkpoint, TrainingStep &step,
+                 const TrainerOptions &options)
+    : step(step), options(options) {
+  for (const TrainingStep::Parameter &parameter : step.parameters()) {
+    auto own = std::make_unique<Dense>();
+    const auto elements = static_cast<size_t>(parameter.elements());
+    own->memory = Arena(static_cast<int64_t>(elements * sizeof(float)),
+                        "the weights in f32");
+    own->values = {static_cast<float *>(own->memory.data()), elements};
+    const TensorInfo &tensor = checkpoint.tensors().get(parameter.key);
+    checkpoint.tensors().readF32(parameter.key, 0, tensor.rows(),
+                                 own->values.data());
+    checkpoint.tensors().release(parameter.key);
+    AdamWOptions adamw = options.dense;
+    adamw.decay = decayOfRank(adamw.decay, parameter.shape.size());
+    own->optimizer = std::make_unique<AdamW>(step.context(), parameter.key,
+                                             own->values, adamw);
+    if (options.accumulate > 1)
+      own->sum.resize(elements);
+    step.setParameter(dense.size(), own->values);
+    dense.push_back(std::move(own));
+  }
+  for (const TrainingStep::Table &table : step.tables()) {
+    auto own = std::make_unique<Rows>();
+    own->key = table.key;
+    own->table = step.table(tables.size());
+    own->options = options.rows;
+    own->options.stream = static_cast<uint32_t>(tables.size());
+    own->optimizer = std::make_unique<RowOptimizer>(step.context(), table.key,
+                                                    own->table, own->options);
+    if (options.accumulate > 1)
+      own->sum = std::make_unique<RowGradients>(step.context(), table.key,
+                                                table.columns);
+    tables.push_back(std::move(own));
+  }
+}
+
+Trainer::~Trainer() = default;
+
+std::vector<int32_t> Trainer::touchedIds(std::span<const Batch> batches) const {
+  std::vector<int32_t> ids;
+  for (const Batch &batch : batches)
+    ids.insert(ids.end(), batch.ids.begin(), batch.ids.end());
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  return ids;
+}
+
+/// The sum of the losses; gradients are the step's own of a single batch, else
+/// in the sums.
+double Trainer::accumulate(std::span<const Batch> batches, float scale) {
+  const bool sums = options.accumulate > 1;
+  if (sums) {
+    std::vector<int32_t> ids;
+    for (const Batch &batch : batches)
+      ids.insert(ids.end(), batch.ids.begin(), batch.ids.end());
+    for (const auto &table : tables)
+      table->sum->begin(ids);
+    for (const auto &parameter : dense)
+      std::fill(parameter->sum.begin(), parameter->sum.end(), 0.0f);
+  }
+  double nll = 0;
+  for (const Batch &batch : batches) {
+    nll += step.run(batch, scale);
+    if (!sums)
+      continue;
+    for (size_t i = 0; i < dense.size(); ++i)
+      addGradient(step.context(), step.gradient(i), dense[i]->sum);
+    for (size_t i = 0; i < tables.size(); ++i) {
+      const TrainingStep::Rows rows = step.tableGradient(i);
+      tables[i]->sum->add(rows.ids, rows.rows.data());
+    }
+  }
+  return nll;
+}
+
+std::vector<NamedGradient> Trainer::namedGradients() const {
+  std::vector<NamedGradient> gradients;
+  const bool sums = options.accumulate > 1;
+  for (size_t i = 0; i < dense.size(); ++i)
+    gradients.push_back(
+        {"the gradient of " + step.parameters()[i].key,
+         sums ? std::span<const float>(dense[i]->sum) : step.gradient(i)});
+  for (size_t i = 0; i < tables.size(); ++i) {
+    const std::string name = "the gradient of " + tables[i]->key;
+    if (sums)
+      gradients.push_back(
+          {name, tables[i]->sum->rows(), tables[i]->sum->ids()});
+    else
+      gradients.push_back(
+          {name, step.tableGradient(i).rows, step.tableGradient(i).ids});
+  }
+  return gradients;
+}
+
+static bool isFinite(std::span<const float> values) {
+  return std::all_of(values.begin(), values.end(),
+                     [](float value) { return std::isfinite(value); });
+}
+
+/// Rows are decoded a part at a time.
+static bool isFinite(const RowTable &table) {
+  const auto count = static_cast<uint64_t>(table.rows * table.columns);
+  const auto *bytes = static_cast<const std::byte *>(table.data);
+  std::vector<float> part(std::min<uint64_t>(count, 1 << 16));
+  for (uint64_t at = 0; at < count; at += part.size()) {
+    const uint64_t size = std::min<uint64_t>(part.size(), count - at);
+    decodeToF32(table.dtype, bytes + at * dtypeBlockBytes(table.dtype), size,
+                part.data());
+    if (!isFinite(std::span(part).first(size)))
+      return false;
+  }
+  return true;
+}
+
+std::string Trainer::firstBadWeight() const {
+  for (size_t i = 0; i < dense.size(); ++i)
+    if (!isFinite(dense[i]->values))
+      return step.parameters()[i].key;
+  for (const auto &table : tables)
+    if (!isFinite(table->table))
+      return table->key;
+  return "";
+}
+
+/// What is behind a bad gradient is a bad weight, if there is one.
+void Trainer::failNotFinite(const std::string &fault) const {
+  const std::string weight = firstBadWeight();
+  fail("{}; lower --lr, give --warmup, or --clip=1",
+       weight.empty() ? fault
+                      : weight + " holds values that are NaN or infinite");
+}
+
+void Trainer::requireFinite() const {
+  const std::string weight = firstBadWeight();
+  if (!weight.empty())
+    failNotFinite("");
+  for (const CheckpointFile &file : state())
+    for (const TensorView &tensor : file.tensors)
+      if (tensor.dtype == DType::F32 &&
+          !isFinite(RowTable{const_cast<std::byte *>(tensor.data.data()),
+                             DType::F32, 1,
+                             int64_t(tensor.data.size() / sizeof(float))}))
+        failNotFinite(tensor.name + " of the optimizer has overflowed");
+}
+
+StepResult Trainer::update(std::span<const Batch> batches, double learningRate,
+                           double tableLearningRate) {
+  StepResult result;
+  for (const Batch &batch : batches)
+    result.labels += batch.labelCount;
+  if (result.labels == 0)
+    return result;
+  const std::vector<int32_t> ids = touchedIds(batches);
+  for (const auto &table : tables)
+    table->optimizer->catchUp(ids);
+  result.nll =
+      accumulate(batches, static_cast<float>(1.0 / double(result.labels)));
+  const std::vector<NamedGradient> gradients = namedGradients();
+  const GradientNorm norm = globalNorm(step.context(), gradients);
+  result.norm = norm.norm;
+  if (!norm.fault.empty())
+    failNotFinite(norm.fault);
+  if (!std::isfinite(result.nll))
+    failNotFinite(fmt::format("the loss is {}", result.loss()));
+  const double scale =
+      options.clip > 0 ? clipScale(norm.norm, options.clip) : 1;
+  apply(learningRate, tableLearningRate, scale);
+  result.rowsTouched = static_cast<int64_t>(ids.size() * tables.size());
+  return result;
+}
+
+void Trainer::apply(double learningRate, double tableLearningRate,
+                    double scale) {
+  const bool sums = options.accumulate > 1;
+  for (size_t i = 0; i < dense.size(); ++i) {
+    dense[i]->optimizer->update(sums ? std::span<const float>(dense[i]->sum)
+                                     : step.gradient(i),
+                                learningRate, scale);
+    step.setParameter(i, dense[i]->values);
+  }
+  for (size_t i = 0; i < tables.size(); ++i) {
+    const TrainingStep::Rows rows =
+        sums ? TrainingStep::Rows{tables[i]->sum->ids(), tables[i]->sum->rows()}
+             : step.tableGradient(i);
+    tables[i]->optimizer->update(rows.ids, rows.rows.data(), tableLearningRate,
+                                 scale);
+  }
+}
+
+namespace {
+
+/// Rows that are caught up as long as this exists, and then as they were: to
+/// catch up is to round, so that a run with another --eval-every would have
+/// other bits.
+class CaughtUpRows {
+public:
+  CaughtUpRows(const RowTable &table, const RowOptimizer &optimizer,
+               std::span<const int32_t> ids)
+      : table(table), ids(ids), rowBytes(static_cast<size_t>(table.columns) *
+                                         dtypeBlockBytes(table.dtype)),
+        before(ids.size() * rowBytes), fresh(rowBytes) {
+    for (size_t i = 0; i < ids.size(); ++i) {
+      std::memcpy(&before[i * rowBytes], place(i), rowBytes);
+      optimizer.exportRows(ids[i], 1, fresh.data());
+      std::memcpy(place(i), fresh.data(), rowBytes);
+    }
+  }
+  CaughtUpRows(const CaughtUpRows &) = delete;
+  CaughtUpRows &operator=(const CaughtUpRows &) = delete;
+  ~CaughtUpRows() {
+    for (size_t i = 0; i < ids.size(); ++i)
+      std::memcpy(place(i), &before[i * rowBytes], rowBytes);
+  }
+
+private:
+  std::byte *place(size_t i) const {
+    return static_cast<std::byte *>(table.data) +
+           static_cast<size_t>(ids[i]) * rowBytes;
+  }
+
+  RowTable table;
+  std::span<const int32_t> ids;
+  size_t rowBytes;
+  std::vector<std::byte> before, fresh;
+};
+
+} // namespace
+
+double Trainer::evaluate(const Batch &batch) {
+  const std::vector<int32_t> ids = touchedIds({&batch, 1});
+  std::vector<std::unique_ptr<CaughtUpRows>> rows; // read the ids to the end
+  if (options.rows.mode == RowMode::Exact)
+    for (const auto &table : tables)
+      rows.push_back(
+          std::make_unique<CaughtUpRows>(table->table, *table->optimizer, ids));
+  return step.evaluate(batch);
+}
+
+std::vector<CheckpointFile> Trainer::state() const {
+  std::vector<CheckpointFile> files;
+  CheckpointFile weights{"dense.safetensors", {}};
+  for (const auto &parameter : dense)
+    for (TensorView &tensor : parameter->optimizer->state())
+      weights.tensors.push_back(std::move(tensor));
+  if (!weights.tensors.empty())
+    files.push_back(std::move(weights));
+  for (size_t i = 0; i < tables.size(); ++i)
+    files.push_back({fmt::format("table-{:03}.safetensors", i),
+                     tables[i]->optimizer->state()});
+  return files;
+}
+
+void Trainer::restore(std::span<const TensorView> tensors) {
+  for (size_t i = 0; i < dense.size(); ++i) {
+    dense[i]->optimizer->restore(tensors);
+    step.setParameter(i, dense[i]->values);
+  }
+  for (const auto &table : tables)
+    table->optimizer->restore(tensors);
+}
+
+bool Trainer::isTrained(const std::string &key) const {
+  return std::ranges::find(step.parameters(), key,
+                           &TrainingStep::Parameter::key) !=
+             step.parameters().end() ||
+         std::ranges::find(step.tables(), key, &TrainingStep::Table::key) !=
+             step.tables().end();
+}
+
+std::span<const float> Trainer::values(const std::string &key) const {
+  for (size_t i = 0; i < dense.size(); ++i)
+    if (step.parameters()[i].key == key)
+      return dense[i]->values;
+  return {};
+}
+
+void Trainer::readRows(const std::string &key, int64_t first, int64_t count,
+                       std::span<float> out) const {
+  for (const auto &own : tables) {
+    if (own->key != key)
+      continue;
+    const auto elements = static_cast<uint64_t>(count * own->table.columns);
+    std::vector<std::byte> rows(elements * dtypeBlockBytes(own->table.dtype));
+    own->optimizer->exportRows(first, count, rows.data());
+    return decodeToF32(own->table.dtype, rows.data(), elements, out.data());
+  }
+  fail("{}: no table that is trained", key);
+}

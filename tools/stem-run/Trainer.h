@@ -1,0 +1,111 @@
+//===- Trainer.h - Optimizers around a training step ------------*- C++ -*-===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEM_TOOLS_STEM_RUN_TRAINER_H
+#define STEM_TOOLS_STEM_RUN_TRAINER_H
+
+#include "TrainingStep.h"
+
+#include "stem/Training/CheckpointStore.h"
+#include "stem/Training/GradientNorm.h"
+#include "stem/Training/RowGradients.h"
+
+#include <memory>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace stem {
+
+struct TrainerOptions {
+  AdamWOptions dense;       ///< the decay is that of matrices
+  RowOptimizerOptions rows; ///< `stream` is set for each table
+  double clip = 0;          ///< global norm; 0: not clipped
+  int64_t accumulate = 1;   ///< micro-batches of a step
+};
+
+/// Bytes beside those of the step (StepMemory).
+struct TrainerMemory {
+  int64_t masters = 0;
+  int64_t moments = 0;   ///< of dense parameters
+  int64_t rowState = 0;  ///< moments and last steps of rows
+  int64_t gradients = 0; ///< sums over micro-batches
+};
+
+TrainerMemory trainerMemory(const TrainingStep &step,
+                            const TrainerOptions &options, int64_t tokens);
+
+/// What an optimizer step did.
+struct StepResult {
+  double nll = 0;          ///< summed over the labels, before the update
+  int64_t labels = 0;      ///< 0: nothing was updated
+  double norm = 0;         ///< of the gradient, before clipping
+  int64_t rowsTouched = 0; ///< in all tables together
+
+  double loss() const { return labels ? nll / double(labels) : 0; }
+};
+
+/// Weights in f32, what moves them, and the rows of tables, which move in
+/// place.
+class Trainer {
+public:
+  /// The step is loaded; it and the checkpoint outlive the object. Reads the
+  /// weights of the checkpoint.
+  Trainer(const Checkpoint &checkpoint, TrainingStep &step,
+          const TrainerOptions &options);
+  ~Trainer();
+
+  /// One optimizer step on the mean loss of all labels. Throws when the loss or
+  /// a gradient is no finite number, naming the first bad tensor; then nothing
+  /// has changed.
+  StepResult update(std::span<const Batch> batches, double learningRate,
+                    double tableLearningRate);
+
+  /// The sum of the losses with rows as they are caught up. Changes nothing.
+  double evaluate(const Batch &batch);
+
+  /// What a checkpoint holds: the state of all optimizers, as files. The views
+  /// are of live memory.
+  std::vector<CheckpointFile> state() const;
+  /// Takes it back; on an Error nothing should be done with the object.
+  void restore(std::span<const TensorView> tensors);
+
+  /// Throws when a weight or a moment is NaN or infinite: such a state must
+  /// not replace a good one.
+  void requireFinite() const;
+
+  /// \name For the exported model
+  /// @{
+  bool isTrained(const std::string &key) const;
+  /// Values of a dense parameter.
+  std::span<const float> values(const std::string &key) const;
+  /// Caught-up rows of a table in f32.
+  void readRows(const std::string &key, int64_t first, int64_t count,
+                std::span<float> out) const;
+  /// @}
+
+private:
+  struct Dense;
+  struct Rows;
+
+  std::vector<int32_t> touchedIds(std::span<const Batch> batches) const;
+  double accumulate(std::span<const Batch> batches, float scale);
+  std::vector<NamedGradient> namedGradients() const;
+  [[noreturn]] void failNotFinite(const std::string &fault) const;
+  std::string firstBadWeight() const;
+  void apply(double learningRate, double tableLearningRate, double scale);
+
+  TrainingStep &step;
+  TrainerOptions options;
+  std::vector<std::unique_ptr<Dense>> dense;
+  std::vector<std::unique_ptr<Rows>> tables;
+};
+
+} // namespace stem
+
+#endif // STEM_TOOLS_STEM_RUN_TRAINER_H

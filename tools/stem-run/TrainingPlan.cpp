@@ -1,0 +1,120 @@
+//===- TrainingPlan.cpp - Memory and FLOPs of a run, before it ------------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "TrainingPlan.h"
+
+#include "EngineMemory.h"
+#include "ModelCost.h"
+#include "stem/Support/Format.h"
+
+#include <fmt/format.h>
+
+using namespace stem;
+
+/// Forward, and the gradients of what products read: as much again for the
+/// activations, and for each matrix that is trained.
+static double linearFlopsPerToken(const Checkpoint &checkpoint,
+                                  const TrainingStep &step) {
+  const ModelWeights &weights = checkpoint.weights();
+  const ModelCost cost = costOf(weights, tensorSizes(checkpoint));
+  double flops = 2.0 * static_cast<double>(cost.total().flopsPerToken);
+  for (const TrainingStep::Parameter &parameter : step.parameters()) {
+    const bool isProduct =
+        parameter.shape.size() == 2 &&
+        (parameter.key != weights.embedding || weights.isHeadTied);
+    flops += isProduct ? 2.0 * static_cast<double>(parameter.elements()) : 0;
+  }
+  return flops;
+}
+
+TrainingPlan::TrainingPlan(const Checkpoint &checkpoint,
+                           const TrainingStep &step,
+                           const TrainerOptions &options,
+                           const StepShape &shape)
+    : shape(shape) {
+  const StepMemory own = step.memory();
+  const TrainerMemory outer = trainerMemory(step, options, shape.batchTokens());
+  // ids, positions, sequences and labels
+  const int64_t data = shape.tokens() * 4 * int64_t(sizeof(int32_t));
+  const char *type = step.report().dtype == DType::BF16 ? "bf16" : "f32";
+  parts = {
+      {"weights", own.weights, fmt::format("as products read them, {}", type)},
+      {"masters", outer.masters, "trained weights in f32"},
+      {"moments", outer.moments, "AdamW, two of each trained weight"},
+      {"tables", own.tables, "rows"},
+      {"row moments", outer.rowState,
+       fmt::format("--row-optimizer={}", rowModeName(options.rows.mode))},
+      {"gradients", sumOfBytes({own.gradients, outer.gradients}), ""},
+      {"activations", own.activations,
+       fmt::format("--batch={} --ctx={}", shape.rows, shape.length)},
+      {"data", data, ""},
+  };
+  const auto tokens = static_cast<double>(shape.tokens());
+  linearFlops = tokens * linearFlopsPerToken(checkpoint, step);
+  // The backward pass of both products has two products each.
+  attentionFlops = 3.0 *
+                   stem::attentionFlops(checkpoint.config(), 0,
+                                        static_cast<uint64_t>(shape.length)) *
+                   static_cast<double>(shape.rows * shape.accumulate);
+}
+
+int64_t TrainingPlan::total() const {
+  int64_t sum = 0;
+  for (const Part &part : parts)
+    sum = sumOfBytes({sum, part.bytes});
+  return sum;
+}
+
+static std::string bytesText(int64_t bytes) {
+  return formatBytes(static_cast<double>(bytes));
+}
+
+std::string TrainingPlan::text() const {
+  std::string text = "memory:\n";
+  for (const Part &part : parts) {
+    std::string line = fmt::format("  {:<12} {:>10}  {}", part.name,
+                                   bytesText(part.bytes), part.note);
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  }
+  text += fmt::format("  {:<12} {:>10}\n", "in all", bytesText(total()));
+  text += fmt::format(
+      "a step: {} x {} x {} tokens, {}FLOP (linear layers {:.0f} %, attention "
+      "{:.0f} %)",
+      shape.accumulate, shape.rows, shape.length,
+      formatCount(linearFlops + attentionFlops),
+      100 * linearFlops / (linearFlops + attentionFlops),
+      100 * attentionFlops / (linearFlops + attentionFlops));
+  return text;
+}
+
+Json TrainingPlan::json() const {
+  Json memory = Json::object();
+  for (const Part &part : parts) {
+    std::string key = part.name;
+    for (char &letter : key)
+      letter = letter == ' ' ? '_' : letter;
+    memory[key] = part.bytes;
+  }
+  memory["total"] = total();
+  return {{"memory", memory},
+          {"tokens_per_step", shape.tokens()},
+          {"linear_flops_per_step", linearFlops},
+          {"attention_flops_per_step", attentionFlops}};
+}
+
+void TrainingPlan::requireMemory() const {
+  std::string sum;
+  for (const Part &part : parts)
+    if (part.bytes)
+      sum += fmt::format("{}{} {}", sum.empty() ? "" : " + ", part.name,
+                         bytesText(part.bytes));
+  MemoryBound(0).require(
+      total(), fmt::format("training takes {} ({})", bytesText(total()), sum),
+      "give a smaller --batch with --accumulate, a smaller --ctx, "
+      "--row-optimizer=rowwise, or --train=tables");
+}

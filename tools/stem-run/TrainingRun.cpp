@@ -1,0 +1,408 @@
+//===- TrainingRun.cpp - The steps of a training run ----------------------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "TrainingRun.h"
+
+#include "RunState.h"
+#include "TrainingReport.h"
+#include "stem/Model/ModelFolder.h"
+#include "stem/Runtime/Context.h"
+#include "stem/Support/Format.h"
+
+#include <algorithm>
+#include <cmath>
+#include <unistd.h>
+
+using namespace stem;
+namespace fs = std::filesystem;
+
+TrainingRun::TrainingRun(TrainArguments given)
+    : arguments(std::move(given)),
+      folder(arguments.out, arguments.model, arguments.resume, arguments.keep),
+      checkpoint(openModel(arguments.model)) {}
+
+//===----------------------------------------------------------------------===//
+// Before the first step
+//===----------------------------------------------------------------------===//
+
+void TrainingRun::chooseShape() {
+  TrainingDataOptions &data = arguments.data;
+  if (!data.batchIds.empty()) {
+    const Batch batch = readGivenBatch(checkpoint, data.batchIds);
+    data.rows = batch.rows;
+    data.length = batch.length;
+  } else {
+    constexpr int64_t usual = 2048;
+    const auto own = static_cast<int64_t>(checkpoint.config().maxPositions);
+    if (data.length == 0)
+      data.length = own > 0 ? std::min(usual, own) : usual;
+    checkSequenceLength(static_cast<uint64_t>(data.length),
+                        checkpoint.config().maxPositions);
+  }
+  shape = {data.rows, data.length, arguments.trainer.accumulate};
+}
+
+void TrainingRun::makeStep() {
+  TrainingStepOptions options;
+  options.engine = engineOptions(arguments.compile);
+  options.train = arguments.part;
+  options.rowType = arguments.rowType;
+  options.tokens = shape.batchTokens();
+  options.rows = shape.rows;
+  {
+    const Heartbeat heartbeat("compiling");
+    step = makeTrainingStep(checkpoint, options);
+  }
+  if (!step->report().dtypeNote.empty())
+    printNote(step->report().dtypeNote);
+  plan.emplace(checkpoint, *step, arguments.trainer, shape);
+  printStderr("{}\n", plan->text());
+  plan->requireMemory();
+}
+
+void TrainingRun::openData() {
+  TrainingDataOptions &options = arguments.data;
+  if (options.shard.empty())
+    options.shard = folder.training() / "tokens.safetensors";
+  data = openTrainingData(checkpoint, options, step->context());
+  printStderr("{}\n", data->description());
+  if (arguments.steps < 0)
+    arguments.steps = std::max<int64_t>(1, data->batchesPerEpoch() /
+                                               arguments.trainer.accumulate);
+}
+
+void TrainingRun::makeSchedule() {
+  if (arguments.steps == 0)
+    return;
+  ScheduleOptions options = arguments.schedule;
+  options.steps = arguments.steps;
+  if (options.kind == ScheduleKind::WarmupStableDecay && options.decay == 0)
+    options.decay = std::max<int64_t>(1, options.steps / 5);
+  options.peak = arguments.learningRate;
+  schedule.emplace(options);
+  options.peak = arguments.tableLearningRate();
+  tableSchedule.emplace(options);
+}
+
+/// What changes the bits of a run. A constant rate does not know how many steps
+/// there are, so that such a run may be made longer.
+Json TrainingRun::options() const {
+  const TrainerOptions &trainer = arguments.trainer;
+  const AdamWOptions &dense = trainer.dense, &rows = trainer.rows.adamw;
+  const ScheduleOptions &rate = arguments.schedule;
+  Json json = {{"model", fingerprint}};
+  json.update(data->identity());
+  json.update({{"--accumulate", trainer.accumulate},
+               {"--lr", arguments.learningRate},
+               {"--schedule", scheduleName(rate.kind)},
+               {"--warmup", rate.warmup}});
+  if (rate.kind != ScheduleKind::Constant)
+    json.update({{"--steps", arguments.steps},
+                 {"--final-lr", rate.final},
+                 {"--decay-steps", rate.decay}});
+  json.update({{"--betas", {dense.beta1, dense.beta2}},
+               {"--eps", dense.epsilon},
+               {"--weight-decay", dense.decay},
+               {"--clip", trainer.clip},
+               {"--train", trainedPartName(arguments.part)},
+               {"--row-optimizer", rowModeName(trainer.rows.mode)},
+               {"--table-lr", arguments.tableLearningRate()},
+               {"--table-betas", {rows.beta1, rows.beta2}},
+               {"--table-weight-decay", rows.decay},
+               {"--row-dtype", arguments.rowType
+                                   ? std::string(dtypeName(*arguments.rowType))
+                                   : "keep"},
+               {"--seed", trainer.rows.seed},
+               {"--dtype", dtypeName(step->report().dtype)},
+               {"--threads", step->report().threads},
+               {"instruction set", step->report().isa}});
+  return json;
+}
+
+void TrainingRun::resume() {
+  if (!arguments.resume)
+    return;
+  const auto found = folder.checkpoints().newest(
+      [](const std::string &why) { printWarning("passed over: " + why); });
+  if (!found)
+    fail("{}: no checkpoint is complete; begin a new run in another folder",
+         folder.training().string());
+  const RunState state = RunState::parse(found->run, found->path / "run.json");
+  state.requireOptions(options(), folder.out().string());
+  if (state.step > arguments.steps)
+    fail("{}: the run is at step {} already, --steps={} are asked for; give "
+         "as many or more",
+         folder.out().string(), state.step, arguments.steps);
+  trainer->restore(found->tensors());
+  data->seek(state.position);
+  done = savedStep = state.step;
+  labels = state.labels;
+  skipped = state.skipped;
+  lastLoss = state.loss;
+  secondsBefore = state.seconds;
+  printStderr("going on from step {} of {}\n", done, arguments.steps);
+}
+
+/// A checkpoint is written while those before are still there.
+void TrainingRun::requireSpace() const {
+  const CheckpointStore &store = folder.checkpoints();
+  const uint64_t rates = static_cast<uint64_t>(arguments.steps) *
+                         step->tables().size() * sizeof(double);
+  const uint64_t one = CheckpointStore::plannedBytes(trainer->state()) + rates;
+  const auto count = static_cast<uint64_t>(arguments.keep) + 1;
+  const uint64_t present = std::min(store.presentBytes(), one * count);
+  const uint64_t exported = model->bytesNeeded();
+  const uint64_t needed = one * count - present + exported;
+  const uint64_t available = freeDiskBytes(folder.training());
+  const auto text = [](uint64_t bytes) {
+    return formatBytes(static_cast<double>(bytes));
+  };
+  printStderr("disk: {} for {} checkpoints of {} and the model ({} free)\n",
+              text(needed), count, text(one), text(available));
+  if (needed > available)
+    fail("{}: {} are needed ({} checkpoints of {}, one more than --keep={} "
+         "while one is written, and {} of the model, less {} that are there), "
+         "{} are free on this file system; free {}, choose another --out, or "
+         "give --row-optimizer=rowwise or --train=tables",
+         folder.out().string(), text(needed), count, text(one), arguments.keep,
+         text(exported), text(present), text(available),
+         text(needed - available));
+}
+
+//===----------------------------------------------------------------------===//
+// The steps
+//===----------------------------------------------------------------------===//
+
+bool TrainingRun::isEvaluationDue(int64_t at) const {
+  return arguments.evalEvery > 0 &&
+         (at % arguments.evalEvery == 0 || at == arguments.steps);
+}
+
+void TrainingRun::train(const StopOnSignal &stop) {
+  if (done == 0 && isEvaluationDue(0))
+    validate();
+  while (done < arguments.steps) {
+    takeStep();
+    if (isEvaluationDue(done))
+      validate();
+    const bool isDue =
+        arguments.saveEvery > 0 && done % arguments.saveEvery == 0;
+    if (isDue || stop.signal() || done == arguments.steps)
+      save();
+    if (stop.signal() && done < arguments.steps)
+      throw Interrupted(
+          fmt::format("stopped after step {} of {}, which is saved; the same "
+                      "command with --resume goes on",
+                      done, arguments.steps),
+          stop.signal());
+  }
+}
+
+void TrainingRun::takeStep() {
+  batches.resize(static_cast<size_t>(shape.accumulate));
+  for (Batch &batch : batches)
+    data->next(batch);
+  const double rate = schedule->at(done + 1);
+  const Stopwatch stopwatch;
+  StepResult result;
+  try {
+    result = trainer->update(batches, rate, tableSchedule->at(done + 1));
+  } catch (const Error &error) {
+    fail("step {}: {}{}", done + 1, error.what(),
+         savedStep < 0
+             ? ""
+             : fmt::format("; the checkpoint of step {} is kept", savedStep));
+  }
+  ++done;
+  if (result.labels == 0) {
+    ++skipped;
+    printNote(fmt::format("step {}: no place of the batch has a label; loss 0, "
+                          "step skipped",
+                          done));
+  }
+  labels += result.labels;
+  lastLoss = result.loss();
+  recordStep(result, rate, stopwatch.seconds());
+}
+
+void TrainingRun::recordStep(const StepResult &result, double rate,
+                             double seconds) {
+  stepSeconds += seconds;
+  stepTokens += shape.tokens();
+  const double speed = static_cast<double>(shape.tokens()) / seconds;
+  Json line = {{"step", done},
+               {"loss", result.loss()},
+               {"labels", result.labels},
+               {"lr", rate},
+               {"gradient_norm", result.norm},
+               {"rows_touched", result.rowsTouched},
+               {"seconds", seconds},
+               {"tokens_per_second", speed},
+               {"resident_bytes", memoryStatus().resident}};
+  if (result.labels == 0)
+    line["skipped"] = true;
+  metrics->add(line);
+  printStep(line, speed);
+}
+
+/// On a terminal one line that changes, elsewhere a line every few seconds.
+void TrainingRun::printStep(const Json &line, double tokensPerSecond) {
+  const bool isTerminal = isatty(STDERR_FILENO);
+  const double now = watch.seconds();
+  if (done != arguments.steps && now - lastPrinted < (isTerminal ? 0.2 : 5.0))
+    return;
+  lastPrinted = now;
+  printStderr("{}step {}/{}  loss {:.4f}  lr {:.3g}  {:.0f} tokens/s  rows {}  "
+              "{}{}",
+              isTerminal ? "\r\033[K" : "", done, arguments.steps, lastLoss,
+              line["lr"].get<double>(), tokensPerSecond,
+              line["rows_touched"].get<int64_t>(),
+              formatBytes(line["resident_bytes"].get<double>()),
+              isTerminal && done != arguments.steps ? "" : "\n");
+}
+
+void TrainingRun::validate() {
+  double nll = 0;
+  int64_t count = 0;
+  Batch batch;
+  const int64_t most =
+      std::min(arguments.evalBatches, data->validationBatches());
+  for (int64_t i = 0; i < most; ++i) {
+    data->readValidation(i, batch);
+    nll += trainer->evaluate(batch);
+    count += batch.labelCount;
+  }
+  if (count == 0)
+    return;
+  validationLoss = nll / static_cast<double>(count);
+  metrics->add(
+      {{"step", done},
+       {"validation_loss", finiteOrNull(*validationLoss)},
+       {"validation_perplexity", finiteOrNull(std::exp(*validationLoss))},
+       {"validation_labels", count}});
+  printStderr("step {}: validation loss {:.4f}, perplexity {:.4f}\n", done,
+              *validationLoss, std::exp(*validationLoss));
+}
+
+void TrainingRun::save() {
+  if (savedStep == done)
+    return;
+  try {
+    trainer->requireFinite();
+  } catch (const Error &error) {
+    fail("after step {}: {}{}", done, error.what(),
+         savedStep < 0
+             ? ""
+             : fmt::format("; the checkpoint of step {} is kept", savedStep));
+  }
+  RunState state;
+  state.step = done;
+  state.position = data->position();
+  state.labels = labels;
+  state.skipped = skipped;
+  state.loss = lastLoss;
+  state.seconds = seconds();
+  state.options = options();
+  folder.checkpoints().save(done, trainer->state(), state.text());
+  savedStep = done;
+}
+
+//===----------------------------------------------------------------------===//
+// After them
+//===----------------------------------------------------------------------===//
+
+Json TrainingRun::provenance() const {
+  Json json = {{"command", "train"},
+               {"source", fs::absolute(arguments.model).string()},
+               {"steps", done},
+               {"tokens", done * shape.tokens()}};
+  json["options"] = options();
+  return json;
+}
+
+Json TrainingRun::result() const {
+  const EngineReport &engine = step->report();
+  Json json = resultObject("train");
+  json.update({{"model", arguments.model.string()},
+               {"out", folder.out().string()},
+               {"steps", done},
+               {"skipped_steps", skipped},
+               {"tokens", done * shape.tokens()},
+               {"labels", labels},
+               {"loss", lastLoss}});
+  if (finalLoss)
+    json["final_loss"] = finiteOrNull(*finalLoss);
+  if (validationLoss) {
+    json["validation_loss"] = finiteOrNull(*validationLoss);
+    json["validation_perplexity"] = finiteOrNull(std::exp(*validationLoss));
+  }
+  json.update(
+      {{"tokens_per_second",
+        stepSeconds > 0 ? Json(static_cast<double>(stepTokens) / stepSeconds)
+                        : Json()},
+       {"seconds", seconds()},
+       {"dtype", dtypeConfigName(engine.dtype)},
+       {"isa", engine.isa},
+       {"threads", engine.threads},
+       {"compile_seconds", engine.compileSeconds},
+       {"plan", plan->json()},
+       {"options", options()},
+       {"metrics", (folder.training() / "metrics.jsonl").string()},
+       {"report", (folder.training() / "report.html").string()},
+       {"peak_bytes", memoryStatus().peakResident}});
+  return json;
+}
+
+void TrainingRun::finish() {
+  if (!arguments.data.batchIds.empty()) {
+    Batch batch;
+    data->next(batch);
+    if (!batch.ignoresAll())
+      finalLoss =
+          trainer->evaluate(batch) / static_cast<double>(batch.labelCount);
+  }
+  model->write(*trainer, provenance());
+  const Json json = result();
+  replaceFile(folder.training() / "report.html",
+              trainingReport(json, *metrics));
+  if (arguments.json)
+    return printJson(json);
+  fmt::print("{}: {} steps, {} tokens, loss {:.4f}{}, in {}\n",
+             folder.out().string(), done, done * shape.tokens(), lastLoss,
+             validationLoss ? fmt::format(", validation perplexity {:.4f}",
+                                          std::exp(*validationLoss))
+                            : "",
+             formatSeconds(seconds()));
+}
+
+void TrainingRun::run() {
+  fingerprint = modelFingerprint(checkpoint);
+  chooseShape();
+  makeStep();
+  openData();
+  makeSchedule();
+  step->load();
+  trainer = std::make_unique<Trainer>(checkpoint, *step, arguments.trainer);
+  model = std::make_unique<TrainedFolder>(checkpoint, folder.out(),
+                                          folder.training());
+  resume();
+  requireSpace();
+  folder.keepIt();
+  metrics = std::make_unique<TrainingMetrics>(
+      folder.training() / "metrics.jsonl", done);
+  {
+    const StopOnSignal stop;
+    train(stop);
+  }
+  if (done == 0)
+    save(); // --steps=0
+  finish();
+}
+
+void stem::trainModel(TrainArguments arguments) {
+  TrainingRun(std::move(arguments)).run();
+}

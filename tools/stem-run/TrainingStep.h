@@ -1,0 +1,120 @@
+//===- TrainingStep.h - Forward and backward of a batch ---------*- C++ -*-===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEM_TOOLS_STEM_RUN_TRAININGSTEP_H
+#define STEM_TOOLS_STEM_RUN_TRAININGSTEP_H
+
+#include "Engine.h"
+
+#include "stem/Data/Batch.h"
+#include "stem/Model/Checkpoint.h"
+#include "stem/Training/RowOptimizer.h"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace stem {
+
+/// Which weights move: all, those of the layers that have a table (with it), or
+/// the tables alone.
+enum class TrainedPart { All, StemLayers, Tables };
+
+std::string_view trainedPartName(TrainedPart part);
+
+/// The checkpoint keys of these weights, without what has no gradient. Throws
+/// when there are none.
+std::set<std::string> trainedKeys(const Checkpoint &checkpoint,
+                                  TrainedPart part);
+
+struct TrainingStepOptions {
+  EngineOptions engine;
+  TrainedPart train = TrainedPart::All;
+  /// Of the live rows, F32 or BF16; default: the table's own, F32 where that is
+  /// neither.
+  std::optional<DType> rowType;
+  int64_t tokens = 0; ///< places of the largest batch
+  int64_t rows = 1;   ///< sequences of the largest batch
+};
+
+/// What the live rows of a table are in.
+DType liveRowType(const TensorInfo &table, std::optional<DType> wanted);
+
+/// Bytes that a step takes, known before they are allocated.
+struct StepMemory {
+  int64_t weights = 0;     ///< in the form that is executed
+  int64_t tables = 0;      ///< the live rows
+  int64_t activations = 0; ///< the arena of a step
+  int64_t gradients = 0;
+};
+
+/// Forward and backward of one batch or micro-batch, compiled.
+class TrainingStep {
+public:
+  /// A dense weight that is trained, by its checkpoint key.
+  struct Parameter {
+    std::string key;
+    std::vector<int64_t> shape;
+
+    int64_t elements() const;
+  };
+  /// A table that is trained.
+  struct Table {
+    std::string key;
+    int64_t rows, columns;
+    DType dtype; ///< of the live rows
+  };
+  /// The gradient of a table: rows of these ids, each once and rising.
+  struct Rows {
+    std::span<const int32_t> ids;
+    std::span<const float> rows;
+  };
+
+  virtual ~TrainingStep() = default;
+
+  /// In the order of the forward pass.
+  virtual const std::vector<Parameter> &parameters() const = 0;
+  virtual const std::vector<Table> &tables() const = 0;
+  virtual const EngineReport &report() const = 0;
+  virtual StepMemory memory() const = 0;
+  /// Whose threads compute; lives as long as the step.
+  virtual stem_context *context() const = 0;
+
+  /// Allocates, and reads from the checkpoint what is not trained and the rows
+  /// of all tables. Before anything below.
+  virtual void load() = 0;
+
+  /// Puts new values of a parameter, row-major [N, K], in place of the executed
+  /// weight: packed, rounded to bf16 where products are computed in it.
+  virtual void setParameter(size_t parameter,
+                            std::span<const float> values) = 0;
+  /// The live rows, which a run reads and the optimizer changes in place.
+  virtual RowTable table(size_t table) = 0;
+
+  /// Forward and backward. Gives the sum of the losses of all labels; gradients
+  /// are those of sum · scale and replace those of the run before.
+  virtual double run(const Batch &batch, float scale) = 0;
+  /// The sum of the losses alone; gradients stay.
+  virtual double evaluate(const Batch &batch) = 0;
+
+  virtual std::span<const float> gradient(size_t parameter) const = 0;
+  virtual Rows tableGradient(size_t table) const = 0;
+};
+
+/// Chooses types and knows its memory; nothing large is allocated before
+/// load().
+std::unique_ptr<TrainingStep>
+makeTrainingStep(const Checkpoint &checkpoint,
+                 const TrainingStepOptions &options);
+
+} // namespace stem
+
+#endif // STEM_TOOLS_STEM_RUN_TRAININGSTEP_H
