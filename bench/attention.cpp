@@ -50,12 +50,13 @@ func.func @forward(%q: tensor<?x{0}xbf16> {{stem.name = "q", stem.rows = "tokens
   %0 = stem.attention %q, %k, %v at %p of %s {{head_dim = {2} : i64, scale = 0.125 : f64}} : tensor<?x{0}xbf16>, tensor<?x{1}xbf16>, tensor<?x{1}xbf16>, tensor<?xi32>, tensor<?xi32> -> tensor<?x{0}xbf16>
   return %0 : tensor<?x{0}xbf16>
 }}
-func.func @backward(%q: tensor<?x{0}xbf16> {{stem.name = "q", stem.rows = "tokens"}}, %k: tensor<?x{1}xbf16> {{stem.name = "k", stem.rows = "tokens"}}, %v: tensor<?x{1}xbf16> {{stem.name = "v", stem.rows = "tokens"}}, %g: tensor<?x{0}xf32> {{stem.name = "cotangent", stem.rows = "tokens"}}, %p: tensor<?xi32> {{stem.name = "positions", stem.rows = "tokens"}}, %s: tensor<?xi32> {{stem.name = "sequences", stem.rows = "tokens"}}, %dq: tensor<?x{0}xf32> {{stem.name = "dq", stem.rows = "tokens", stem.output}}, %dk: tensor<?x{1}xf32> {{stem.name = "dk", stem.rows = "tokens", stem.output}}, %dv: tensor<?x{1}xf32> {{stem.name = "dv", stem.rows = "tokens", stem.output}}) -> (tensor<?x{0}xf32>, tensor<?x{1}xf32>, tensor<?x{1}xf32>) attributes {{stem.entry, stem.tile = 64 : i64}} {{
-  %0:3 = stem.attention_vjp %q, %k, %v, %g at %p of %s {{head_dim = {2} : i64, scale = 0.125 : f64}} : (tensor<?x{0}xbf16>, tensor<?x{1}xbf16>, tensor<?x{1}xbf16>, tensor<?x{0}xf32>, tensor<?xi32>, tensor<?xi32>) -> (tensor<?x{0}xf32>, tensor<?x{1}xf32>, tensor<?x{1}xf32>)
+func.func @backward(%q: tensor<?x{0}xbf16> {{stem.name = "q", stem.rows = "tokens"}}, %k: tensor<?x{1}xbf16> {{stem.name = "k", stem.rows = "tokens"}}, %v: tensor<?x{1}xbf16> {{stem.name = "v", stem.rows = "tokens"}}, %g: tensor<?x{0}xf32> {{stem.name = "cotangent", stem.rows = "tokens"}}, %o: tensor<?x{0}xbf16> {{stem.name = "result", stem.rows = "tokens"}}, %l: tensor<?x{3}xf32> {{stem.name = "logarithms", stem.rows = "tokens"}}, %p: tensor<?xi32> {{stem.name = "positions", stem.rows = "tokens"}}, %s: tensor<?xi32> {{stem.name = "sequences", stem.rows = "tokens"}}, %dq: tensor<?x{0}xf32> {{stem.name = "dq", stem.rows = "tokens", stem.output}}, %dk: tensor<?x{1}xf32> {{stem.name = "dk", stem.rows = "tokens", stem.output}}, %dv: tensor<?x{1}xf32> {{stem.name = "dv", stem.rows = "tokens", stem.output}}) -> (tensor<?x{0}xf32>, tensor<?x{1}xf32>, tensor<?x{1}xf32>) attributes {{stem.entry, stem.tile = 64 : i64}} {{
+  %0:3 = stem.attention_vjp %q, %k, %v, %g forward %o, %l at %p of %s {{head_dim = {2} : i64, scale = 0.125 : f64}} : (tensor<?x{0}xbf16>, tensor<?x{1}xbf16>, tensor<?x{1}xbf16>, tensor<?x{0}xf32>, tensor<?x{0}xbf16>, tensor<?x{3}xf32>, tensor<?xi32>, tensor<?xi32>) -> (tensor<?x{0}xf32>, tensor<?x{1}xf32>, tensor<?x{1}xf32>)
   return %0#0, %0#1, %0#2 : tensor<?x{0}xf32>, tensor<?x{1}xf32>, tensor<?x{1}xf32>
 }}
 )",
-      sizes.queryHeads * kHeadDim, sizes.keyHeads * kHeadDim, kHeadDim);
+      sizes.queryHeads * kHeadDim, sizes.keyHeads * kHeadDim, kHeadDim,
+      sizes.queryHeads);
 }
 
 struct CacheDeleter {
@@ -210,7 +211,7 @@ int main(int argc, char **argv) {
     HostCompileResult result = compileForHost(*ir, options);
     Module module(result.path.string(), context.get());
     measure(context.get(), module, "forward", sizes, 2, 2);
-    measure(context.get(), module, "backward", sizes, 5, 9);
+    measure(context.get(), module, "backward", sizes, 5, 7);
   } catch (const Error &error) {
     fmt::print(stderr, "attention: {}\n", error.what());
     return 1;

@@ -25,7 +25,7 @@ public:
                          typeOf(queries).getDimSize(1), tile.op.getWindow()),
         tile(tile), queries(queries), rows(typeOf(queries).getDimSize(0)) {}
 
-  Value build(Value dest) {
+  AttentionRows build(Value dest, Value logSumExpDest) {
     Value zero = constant(0.0f);
     SmallVector<Value> state = {filled({rows}, constant(kMasked)),
                                 filled({rows}, zero),
@@ -47,7 +47,10 @@ public:
     state = loop(first, last, state, [&](Value number, ValueRange carried) {
       return step(number, carried, /*masks=*/true);
     });
-    return normalise(state[2], state[1], dest);
+    AttentionRows out = {normalise(state[2], state[1], dest), {}};
+    if (logSumExpDest)
+      out.logSumExp = logSumExp(state[0], state[1], logSumExpDest);
+    return out;
   }
 
 private:
@@ -166,6 +169,16 @@ private:
         })[0];
   }
 
+  Value logSumExp(Value max, Value sum, Value dest) {
+    return buildGeneric(
+        b, loc, 1, false, {{max, {0}}, {sum, {0}}}, {{dest, {0}}},
+        [](OpBuilder &nb, Location l, ValueRange arguments) {
+          Value logarithm = math::LogOp::create(nb, l, arguments[1]);
+          return SmallVector<Value>{
+              arith::AddFOp::create(nb, l, arguments[0], logarithm)};
+        })[0];
+  }
+
   AttentionTile tile;
   Value queries;
   int64_t rows;
@@ -173,7 +186,8 @@ private:
 
 } // namespace
 
-Value stem::attendPages(OpBuilder &builder, Location loc,
-                        const AttentionTile &tile, Value queries, Value dest) {
-  return PageLoop(builder, loc, tile, queries).build(dest);
+AttentionRows stem::attendPages(OpBuilder &builder, Location loc,
+                                const AttentionTile &tile, Value queries,
+                                Value dest, Value logSumExpDest) {
+  return PageLoop(builder, loc, tile, queries).build(dest, logSumExpDest);
 }

@@ -123,13 +123,16 @@ public:
     layers[1] = index(1);
     setPageRange();
 
-    SmallVector<Value> state = buildStatistics();
-    ValueRange statistics = finishStatistics(state, sequences);
-    QueryTileResult result = {{}, statistics[0], statistics[1]};
-
     queries = rowsOf(op.getQ(), tile.token, tile.head);
     cotangents = rowsOf(op.getCotangent(), tile.token, tile.head);
-    state = overPages(
+    QueryTileResult result;
+    if (op.getForward().empty()) {
+      ValueRange statistics = finishStatistics(buildStatistics(), sequences);
+      result = {{}, statistics[0], statistics[1]};
+    } else {
+      result = {{}, shiftOfForward(sequences), meanOfForward()};
+    }
+    SmallVector<Value> state = overPages(
         zeros(dest), [&](Value number, ValueRange carried, bool masks) {
           return SmallVector<Value>{addPage(number, carried[0], result, masks)};
         });
@@ -168,8 +171,46 @@ private:
   }
 
   //===--------------------------------------------------------------------===//
-  // Statistics: a product has a row for each key, so that sums over keys need
-  // no sums within vectors. Scores are times log2(e).
+  // Statistics, from what attention gave
+  //===--------------------------------------------------------------------===//
+
+  Value shiftOfForward(Value sequences) {
+    auto type = RankedTensorType::get({kRows}, f32);
+    OpFoldResult one = b.getIndexAttr(1);
+    SmallVector<OpFoldResult> offsets = {tile.token, tile.head},
+                              sizes = {b.getIndexAttr(kRows), one},
+                              strides = {one, one};
+    Value logarithms = tensor::ExtractSliceOp::create(
+        b, loc, type, op.getForward()[1], offsets, sizes, strides);
+    return buildGeneric(b, loc, 1, false, {{logarithms, {0}}, {sequences, {0}}},
+                        {{empty({kRows}, f32), {0}}},
+                        [&](OpBuilder &nb, Location l, ValueRange arguments) {
+                          Value shift = arith::MulFOp::create(
+                              nb, l, arguments[0], constant(nb, l, -kLog2E));
+                          return SmallVector<Value>{arith::SelectOp::create(
+                              nb, l, isToken(nb, l, arguments[1]), shift,
+                              constant(nb, l, kMasked))};
+                        })[0];
+  }
+
+  /// sum_s p_ts (g_t . v_s) = g_t . sum_s p_ts v_s
+  Value meanOfForward() {
+    Value results = rowsOf(op.getForward()[0], tile.token, tile.head);
+    return buildGeneric(
+        b, loc, 2, true, {{cotangents, {0, 1}}, {results, {0, 1}}},
+        {{filled({kRows}, AttentionEmitter::constant(0.0f)), {0}}},
+        [&](OpBuilder &nb, Location l, ValueRange arguments) {
+          Value product = arith::MulFOp::create(
+              nb, l, convertFloat(nb, l, arguments[0], f32),
+              convertFloat(nb, l, arguments[1], f32));
+          return SmallVector<Value>{
+              arith::AddFOp::create(nb, l, arguments[2], product)};
+        })[0];
+  }
+
+  //===--------------------------------------------------------------------===//
+  // Statistics, where there are none yet: a product has a row for each key, so
+  // that sums over keys need no sums within vectors. Scores are times log2(e).
   //===--------------------------------------------------------------------===//
 
   /// (largest score, sum of exponentials, sum of exponentials times flow),

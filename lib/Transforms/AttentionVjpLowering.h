@@ -36,8 +36,9 @@ struct QueryTileResult {
 };
 
 /// Statistics and the cotangent of the queries of a tile, from the pages of
-/// keys that they see: one pass for the statistics, one for `dq`, which is
-/// built in `dest`. `keyHead` is the head of the pages.
+/// keys that they see: one pass for the statistics, unless the op has what
+/// attention gave, and one for `dq`, which is built in `dest`. `keyHead` is the
+/// head of the pages.
 QueryTileResult buildQueryTile(mlir::OpBuilder &builder, mlir::Location loc,
                                AttendVjpOp op, const PageTile &tile,
                                mlir::Value keyHead, mlir::Value dest);

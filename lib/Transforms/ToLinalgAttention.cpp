@@ -18,6 +18,19 @@ using namespace stem;
 
 namespace {
 
+/// Column `number` of a matrix of so many rows, as a vector.
+Value columnOf(OpBuilder &b, Location loc, Value matrix, Value number,
+               int64_t rows) {
+  auto type = cast<RankedTensorType>(matrix.getType());
+  OpFoldResult zero = b.getIndexAttr(0), one = b.getIndexAttr(1);
+  SmallVector<OpFoldResult> offsets = {zero, number},
+                            sizes = {b.getIndexAttr(rows), one},
+                            strides = {one, one};
+  return tensor::ExtractSliceOp::create(
+      b, loc, RankedTensorType::get({rows}, type.getElementType()), matrix,
+      offsets, sizes, strides);
+}
+
 // Pattern: attend(q) on a static tile -> for each query head { attend pages }
 struct LowerAttend : OpRewritePattern<AttendOp> {
   using OpRewritePattern::OpRewritePattern;
@@ -41,10 +54,15 @@ struct LowerAttend : OpRewritePattern<AttendOp> {
     Value last = arith::AddIOp::create(b, loc, position, index(rows - 1));
     Value group = index(op.getQueryHeads() / op.getKvHeads());
 
-    Value out = emptyLike(b, loc, op.getQ(), op.getType().getElementType());
+    SmallVector<Value> outputs = {emptyLike(
+        b, loc, op.getQ(), op.getResult().getType().getElementType())};
+    if (op.getLogsumexp())
+      outputs.push_back(emptyTensor(
+          b, loc, {b.getIndexAttr(rows), b.getIndexAttr(op.getQueryHeads())},
+          b.getF32Type()));
     Value heads = index(op.getQueryHeads()), one = index(1);
     auto loop = scf::ForOp::create(
-        b, loc, zero, heads, one, ValueRange{out},
+        b, loc, zero, heads, one, outputs,
         [&](OpBuilder &body, Location l, Value head, ValueRange state) {
           Value size = arith::ConstantIndexOp::create(body, l, headDim);
           Value column = arith::MulIOp::create(body, l, head, size);
@@ -56,9 +74,17 @@ struct LowerAttend : OpRewritePattern<AttendOp> {
                                 position, last,     /*rowsAdvance=*/true};
           Value queries = extractSlice(body, l, op.getQ(), ranges);
           Value dest = extractSlice(body, l, state[0], ranges);
-          dest = attendPages(body, l, tile, queries, dest);
-          scf::YieldOp::create(body, l,
-                               insertSlice(body, l, dest, state[0], ranges));
+          Value logarithms = state.size() < 2
+                                 ? Value()
+                                 : columnOf(body, l, state[1], head, rows);
+          auto made = attendPages(body, l, tile, queries, dest, logarithms);
+          SmallVector<Value> results = {
+              insertSlice(body, l, made.result, state[0], ranges)};
+          if (made.logSumExp)
+            results.push_back(insertSlice(
+                body, l, made.logSumExp, state[1],
+                {ranges[0], {OpFoldResult(head), body.getIndexAttr(1)}}));
+          scf::YieldOp::create(body, l, results);
         });
     b.replaceOp(op, loop.getResults());
     return success();

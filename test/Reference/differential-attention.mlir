@@ -20,3 +20,11 @@ func.func @window(%q: tensor<?x8xf32>, %k: tensor<?x4xf32>, %v: tensor<?x4xf32>,
   %0:3 = stem.attention_vjp %q, %k, %v, %g at %p of %s {head_dim = 4 : i64, scale = 0.5 : f64, window = 7 : i64} : (tensor<?x8xf32>, tensor<?x4xf32>, tensor<?x4xf32>, tensor<?x8xf32>, tensor<?xi32>, tensor<?xi32>) -> (tensor<?x8xf32>, tensor<?x4xf32>, tensor<?x4xf32>)
   return %0#0, %0#1, %0#2 : tensor<?x8xf32>, tensor<?x4xf32>, tensor<?x4xf32>
 }
+
+// What the VJP takes from attention it would compute itself.
+func.func @both(%q: tensor<?x8xf32>, %k: tensor<?x4xf32>, %v: tensor<?x4xf32>, %g: tensor<?x8xf32>, %p: tensor<?xi32>, %s: tensor<?xi32>) -> (tensor<?x2xf32>, tensor<?x8xf32>, tensor<?x4xf32>, tensor<?x4xf32>) attributes {stem.tile = 64 : i64} {
+  %o = stem.attention %q, %k, %v at %p of %s {head_dim = 4 : i64, scale = 0.5 : f64} : tensor<?x8xf32>, tensor<?x4xf32>, tensor<?x4xf32>, tensor<?xi32>, tensor<?xi32> -> tensor<?x8xf32>
+  %l = stem.attention_logsumexp %q, %k at %p of %s {head_dim = 4 : i64, scale = 0.5 : f64} : (tensor<?x8xf32>, tensor<?x4xf32>, tensor<?xi32>, tensor<?xi32>) -> tensor<?x2xf32>
+  %0:3 = stem.attention_vjp %q, %k, %v, %g forward %o, %l at %p of %s {head_dim = 4 : i64, scale = 0.5 : f64} : (tensor<?x8xf32>, tensor<?x4xf32>, tensor<?x4xf32>, tensor<?x8xf32>, tensor<?x8xf32>, tensor<?x2xf32>, tensor<?xi32>, tensor<?xi32>) -> (tensor<?x8xf32>, tensor<?x4xf32>, tensor<?x4xf32>)
+  return %l, %0#0, %0#1, %0#2 : tensor<?x2xf32>, tensor<?x8xf32>, tensor<?x4xf32>, tensor<?x4xf32>
+}
