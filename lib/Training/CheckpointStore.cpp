@@ -175,9 +175,8 @@ CheckpointStore::CheckpointStore(fs::path path, int64_t keep)
     fail("{}: another process trains into this folder; wait for it, or choose "
          "another",
          folder.string());
-  const std::string unfinished = "." + std::string(kPrefix);
   for (const std::string &name : namesIn(folder))
-    if (name.starts_with(unfinished)) {
+    if (name.starts_with('.') && name.find(".tmp-") != std::string::npos) {
       std::error_code ignored;
       fs::remove_all(folder / name, ignored);
     }

@@ -111,6 +111,19 @@ class TrainResumeTest(TrainingTest):
         stem_run("train", *common, f"--out={out}", "--steps=4", "--resume")
         self.assert_same_run(whole, out)
 
+    def test_killed_while_the_model_was_moved(self):
+        batch, whole, out = self.batch(), self.path("whole"), self.path("out")
+        common = ["train", STEM, f"--batch-ids={batch}", "--steps=2"]
+        stem_run(*common, f"--out={whole}")
+        stem_run(*common, f"--out={out}")
+        fresh = os.path.join(out, "training", "model")
+        os.mkdir(fresh)
+        for name in "config.json", "model.safetensors.index.json":
+            os.rename(os.path.join(out, name), os.path.join(fresh, name))
+        stem_run(*common, f"--out={out}", "--resume")
+        self.assert_same_run(whole, out)
+        self.assertFalse(os.path.exists(fresh))
+
     # ---- Signals ----
 
     def test_signal_saves_and_stops(self):
@@ -288,8 +301,9 @@ class TrainResumeTest(TrainingTest):
 
     def test_folders(self):
         batch, out = self.batch(), self.path("out")
-        common = ["train", STEM, f"--batch-ids={batch}", "--steps=1",
-                  "--schedule=constant"]
+        schedule = ["train", STEM, f"--batch-ids={batch}",
+                    "--schedule=constant"]
+        common = [*schedule, "--steps=1"]
         self.assert_fails(["--resume finds no such folder"], *common,
                           f"--out={out}", "--resume")
         os.mkdir(out)
@@ -300,7 +314,7 @@ class TrainResumeTest(TrainingTest):
         self.assert_fails(["holds a run with checkpoints"], *common,
                           f"--out={out}")
         self.assert_fails(["the run is at step 1 already, --steps=0"],
-                          *common, f"--out={out}", "--resume", "--steps=0")
+                          *schedule, f"--out={out}", "--resume", "--steps=0")
         full = self.path("full")
         os.mkdir(full)
         self.write("full/file", "text")

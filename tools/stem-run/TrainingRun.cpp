@@ -193,12 +193,14 @@ void TrainingRun::train(const StopOnSignal &stop) {
         arguments.saveEvery > 0 && done % arguments.saveEvery == 0;
     if (isDue || stop.signal() || done == arguments.steps)
       save();
-    if (stop.signal() && done < arguments.steps)
+    if (stop.signal() && done < arguments.steps) {
+      endLine();
       throw Interrupted(
           fmt::format("stopped after step {} of {}, which is saved; the same "
                       "command with --resume goes on",
                       done, arguments.steps),
           stop.signal());
+    }
   }
 }
 
@@ -212,6 +214,7 @@ void TrainingRun::takeStep() {
   try {
     result = trainer->update(batches, rate, tableSchedule->at(done + 1));
   } catch (const Error &error) {
+    endLine();
     fail("step {}: {}{}", done + 1, error.what(),
          savedStep < 0
              ? ""
@@ -220,6 +223,7 @@ void TrainingRun::takeStep() {
   ++done;
   if (result.labels == 0) {
     ++skipped;
+    endLine();
     printNote(fmt::format("step {}: no place of the batch has a label; loss 0, "
                           "step skipped",
                           done));
@@ -262,7 +266,15 @@ void TrainingRun::printStep(const Json &line, double tokensPerSecond) {
               line["lr"].get<double>(), tokensPerSecond,
               line["rows_touched"].get<int64_t>(),
               formatBytes(line["resident_bytes"].get<double>()),
-              isTerminal && done != arguments.steps ? "" : "\n");
+              isTerminal ? "" : "\n");
+  isLineOpen = isTerminal;
+}
+
+/// Before something else is said.
+void TrainingRun::endLine() {
+  if (isLineOpen)
+    printStderr("\n");
+  isLineOpen = false;
 }
 
 void TrainingRun::validate() {
@@ -284,6 +296,7 @@ void TrainingRun::validate() {
        {"validation_loss", finiteOrNull(*validationLoss)},
        {"validation_perplexity", finiteOrNull(std::exp(*validationLoss))},
        {"validation_labels", count}});
+  endLine();
   printStderr("step {}: validation loss {:.4f}, perplexity {:.4f}\n", done,
               *validationLoss, std::exp(*validationLoss));
 }
@@ -294,6 +307,7 @@ void TrainingRun::save() {
   try {
     trainer->requireFinite();
   } catch (const Error &error) {
+    endLine();
     fail("after step {}: {}{}", done, error.what(),
          savedStep < 0
              ? ""
@@ -380,10 +394,10 @@ void TrainingRun::finish() {
 }
 
 void TrainingRun::run() {
-  fingerprint = modelFingerprint(checkpoint);
   chooseShape();
   makeStep();
   openData();
+  fingerprint = modelFingerprint(checkpoint);
   makeSchedule();
   step->load();
   trainer = std::make_unique<Trainer>(checkpoint, *step, arguments.trainer);
@@ -398,6 +412,7 @@ void TrainingRun::run() {
     const StopOnSignal stop;
     train(stop);
   }
+  endLine();
   if (done == 0)
     save(); // --steps=0
   finish();

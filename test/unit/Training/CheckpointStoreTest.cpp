@@ -189,6 +189,7 @@ TEST_F(CheckpointStoreTest, IsOfOneProcess) {
 TEST_F(CheckpointStoreTest, RemovesWhatAKilledProcessLeft) {
   fs::create_directories(folder / ".step-0000000004.tmp-abcdef");
   writeText(folder / ".step-0000000004.tmp-abcdef" / "dense.safetensors", "x");
+  writeText(folder / ".tokens.safetensors.tmp-abcdef", "x");
   writeText(folder / "metrics.jsonl", "x");
   CheckpointStore store(folder, 1);
   EXPECT_EQ(names(), std::set<std::string>{"metrics.jsonl"});
