@@ -23,7 +23,7 @@ extern "C" {
 #endif
 
 /* Bumped when the layout or meaning of anything below changes. */
-#define STEM_ABI_VERSION 2
+#define STEM_ABI_VERSION 3
 
 #if defined(__GNUC__)
 #define STEM_EXPORT __attribute__((visibility("default")))
@@ -139,6 +139,18 @@ STEM_EXPORT void stem_packed_gather(const void *b, int32_t b_dtype,
                                     int64_t b_rows, int64_t b_columns,
                                     const int32_t *ids, int64_t count,
                                     float *out, int64_t ldo);
+
+/* Writes x (rows x columns, row stride ldx, columns <= STEM_PANEL) as the first
+   rows of a panel of that layout; columns up to STEM_PANEL and the second row
+   of a last pair are zeros. Single-threaded. */
+STEM_EXPORT void stem_pack_tokens(const void *x, int64_t ldx, int32_t dtype,
+                                  int64_t rows, int64_t columns, void *panel);
+
+/* out[n, t] = x[t, n] for x (rows x columns, row stride ldx); out has the row
+   stride ldo. Elements are STEM_F32 or STEM_BF16. Single-threaded. */
+STEM_EXPORT void stem_transpose_tokens(const void *x, int64_t ldx,
+                                       int32_t dtype, int64_t rows,
+                                       int64_t columns, void *out, int64_t ldo);
 
 /*===-- Key-value cache ---------------------------------------------------===*/
 
@@ -307,18 +319,28 @@ typedef enum stem_argument_ids {
   STEM_IDS_ANY = 0,
   STEM_IDS_BOUNDED = 1, /* [0, id_bound) */
   STEM_IDS_LABELS = 2,  /* the same, or STEM_NO_LABEL */
-  STEM_IDS_TOKENS = 3   /* [0, tokens of the step) */
+  STEM_IDS_TOKENS = 3,  /* [0, tokens of the step) */
+  STEM_IDS_OUTPUTS = 4  /* [0, output rows of the step) */
 } stem_argument_ids;
+
+/* What a parameter [N, K] is passed as. */
+typedef enum stem_argument_packed {
+  STEM_PLAIN = 0,
+  STEM_PACKED = 1,          /* a stem_packed handle of K x N */
+  STEM_PACKED_AS_STORED = 2 /* the same of N x K, for products backwards */
+} stem_argument_packed;
 
 /* The label of a token that has none. */
 #define STEM_NO_LABEL (-100)
 
 typedef struct stem_argument {
   int64_t name;   /* offset into the entry's texts */
-  int64_t key;    /* the same: checkpoint key of a parameter, else "" */
+  int64_t key;    /* the same: checkpoint key of a parameter, or of what an
+                     output is the gradient of, else "" */
   int32_t kind;   /* stem_argument_kind */
   int32_t dtype;  /* stem_dtype of the elements */
-  int32_t packed; /* not 0: a stem_packed handle, sizes are K and N */
+  int32_t packed; /* stem_argument_packed; packed sizes are those of the
+                     stem_packed */
   int32_t rank;
   /* -1: dynamic. Of a cache: its layers at least, then, or -1 where the entry
      does not say, heads * head_dim and head_dim. */

@@ -74,7 +74,13 @@ private:
   }
 
   TableType tableType(const LayerWeights &layer) {
-    return stem::tableType(builder, config, tensors, layer);
+    TableType type = stem::tableType(builder, config, tensors, layer);
+    if (!options.tableType)
+      return type;
+    bool isF32 = options.tableType(tensors.get(layer.upTable)) == DType::F32;
+    return TableType::get(
+        builder.getContext(), type.getRows(), type.getColumns(),
+        isF32 ? Type(builder.getF32Type()) : Type(builder.getBF16Type()));
   }
 
   RankedTensorType selectedType(const LayerWeights &layer) {

@@ -100,7 +100,7 @@ FailureOr<Values> Comparison::run(ModuleOp module, func::FuncOp function,
     return failure();
   if (inputs)
     for (auto [i, argument] : llvm::enumerate(*arguments))
-      if (!getBoundSymbol(function, i))
+      if (isGivenArgument(function, i))
         inputs->push_back(argument);
   return interpreter.run(function, *arguments);
 }

@@ -10,7 +10,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Machine.h"
+#include "GradientOps.h"
 #include "stem/Dialect/Stem/StemDialect.h"
 
 #include <cmath>
@@ -24,10 +24,9 @@ using namespace stem::reference;
 // Products and sums
 //===----------------------------------------------------------------------===//
 
-/// `dx = cotangent W`.
-static FailureOr<ReferenceTensor> inputVjp(Machine &machine, Operation *op,
-                                           const ReferenceTensor &cotangent,
-                                           const WeightView &weight) {
+FailureOr<ReferenceTensor> reference::inputVjp(Machine &machine, Operation *op,
+                                               const ReferenceTensor &cotangent,
+                                               const WeightView &weight) {
   int64_t rows = cotangent.shape[0];
   if (failed(expectSize(op, "columns of the cotangent", cotangent.shape[1],
                         weight.outputs)) ||
@@ -43,10 +42,9 @@ static FailureOr<ReferenceTensor> inputVjp(Machine &machine, Operation *op,
   return dx;
 }
 
-/// `dW = cotangent^T x`.
-static FailureOr<ReferenceTensor> weightVjp(Machine &machine, Operation *op,
-                                            const ReferenceTensor &x,
-                                            const ReferenceTensor &cotangent) {
+FailureOr<ReferenceTensor>
+reference::weightVjp(Machine &machine, Operation *op, const ReferenceTensor &x,
+                     const ReferenceTensor &cotangent) {
   int64_t rows = x.shape[0], inputs = x.shape[1], outputs = cotangent.shape[1];
   if (failed(
           expectSize(op, "rows of the cotangent", cotangent.shape[0], rows)) ||
@@ -62,21 +60,22 @@ static FailureOr<ReferenceTensor> weightVjp(Machine &machine, Operation *op,
   return dw;
 }
 
+/// Over tokens, and over the groups of `length` columns.
 static FailureOr<ReferenceTensor> sumTokens(Machine &machine, Operation *op,
-                                            const ReferenceTensor &x) {
-  auto sum = machine.allocate(op, {x.shape[1]});
+                                            const ReferenceTensor &x,
+                                            int64_t length) {
+  auto sum = machine.allocate(op, {length});
   if (failed(sum))
     return failure();
   for (int64_t t = 0; t < x.shape[0]; ++t)
     for (int64_t n = 0; n < x.shape[1]; ++n)
-      sum->values[n] += x.at(t, n);
+      sum->values[n % length] += x.at(t, n);
   return sum;
 }
 
-/// Fails where the sizes of a cotangent are not those of its value.
-static LogicalResult expectCotangent(Operation *op,
-                                     const ReferenceTensor &cotangent,
-                                     const ReferenceTensor &x) {
+LogicalResult reference::expectCotangent(Operation *op,
+                                         const ReferenceTensor &cotangent,
+                                         const ReferenceTensor &x) {
   if (failed(expectSize(op, "rows of the cotangent", cotangent.shape[0],
                         x.shape[0])))
     return failure();
@@ -84,29 +83,30 @@ static LogicalResult expectCotangent(Operation *op,
                     x.shape[1]);
 }
 
-/// Sets a result, unless making it has failed.
-static LogicalResult set(Machine &machine, Operation *op, Value result,
-                         FailureOr<ReferenceTensor> value) {
+LogicalResult reference::setResult(Machine &machine, Operation *op,
+                                   Value result,
+                                   FailureOr<ReferenceTensor> value) {
   if (failed(value))
     return failure();
   return machine.set(op, result, std::move(*value));
 }
 
 static LogicalResult evaluate(Machine &machine, LinearInputVjpOp op) {
-  return set(machine, op, op.getResult(),
-             inputVjp(machine, op, machine.tensor(op.getCotangent()),
-                      WeightView(machine, op.getWeight())));
+  return setResult(machine, op, op.getResult(),
+                   inputVjp(machine, op, machine.tensor(op.getCotangent()),
+                            WeightView(machine, op.getWeight())));
 }
 
 static LogicalResult evaluate(Machine &machine, LinearWeightVjpOp op) {
-  return set(machine, op, op.getResult(),
-             weightVjp(machine, op, machine.tensor(op.getX()),
-                       machine.tensor(op.getCotangent())));
+  return setResult(machine, op, op.getResult(),
+                   weightVjp(machine, op, machine.tensor(op.getX()),
+                             machine.tensor(op.getCotangent())));
 }
 
 static LogicalResult evaluate(Machine &machine, SumTokensOp op) {
-  return set(machine, op, op.getResult(),
-             sumTokens(machine, op, machine.tensor(op.getX())));
+  return setResult(machine, op, op.getResult(),
+                   sumTokens(machine, op, machine.tensor(op.getX()),
+                             op.getType().getDimSize(0)));
 }
 
 //===----------------------------------------------------------------------===//
@@ -143,7 +143,7 @@ static LogicalResult evaluate(Machine &machine, RMSNormVjpOp op) {
   return machine.set(op, op.getDweight(), std::move(dweight));
 }
 
-static double siluDerivative(double x) {
+double reference::siluDerivative(double x) {
   double s = 1.0 / (1.0 + std::exp(-x));
   return s * (1.0 + x * (1.0 - s));
 }
@@ -231,7 +231,8 @@ void AttentionHead::addTo(int64_t t, ArrayRef<int64_t> visible,
   }
 }
 
-static LogicalResult expectTokens(Machine &machine, AttentionVjpOp op) {
+template <typename Op>
+static LogicalResult expectTokens(Machine &machine, Op op) {
   int64_t rows = machine.tensor(op.getQ()).shape[0];
   const std::pair<const char *, Value> operands[] = {
       {"rows of k", op.getK()},
@@ -248,7 +249,9 @@ static LogicalResult expectTokens(Machine &machine, AttentionVjpOp op) {
                     machine.tensor(op.getK()).shape[1]);
 }
 
-static LogicalResult evaluate(Machine &machine, AttentionVjpOp op) {
+// With caches the operands are there too; it is the operands that count.
+template <typename Op>
+static LogicalResult evaluateAttention(Machine &machine, Op op) {
   if (failed(expectTokens(machine, op)))
     return failure();
   const ReferenceTensor &q = machine.tensor(op.getQ());
@@ -284,6 +287,14 @@ static LogicalResult evaluate(Machine &machine, AttentionVjpOp op) {
   return machine.set(op, op.getDv(), std::move(*dv));
 }
 
+static LogicalResult evaluate(Machine &machine, AttentionVjpOp op) {
+  return evaluateAttention(machine, op);
+}
+
+static LogicalResult evaluate(Machine &machine, AttendVjpOp op) {
+  return evaluateAttention(machine, op);
+}
+
 //===----------------------------------------------------------------------===//
 // FFNs
 //===----------------------------------------------------------------------===//
@@ -312,12 +323,14 @@ evaluateGate(Machine &machine, Op op, const ReferenceTensor &up) {
     dg.values[i] *= siluDerivative(g) * u;
     du.values[i] *= silu(g);
   }
-  if (failed(set(machine, op, op.getDdown(),
-                 weightVjp(machine, op, product, cotangent))) ||
-      failed(set(machine, op, op.getDgate(), weightVjp(machine, op, x, dg))))
+  if (failed(setResult(machine, op, op.getDdown(),
+                       weightVjp(machine, op, product, cotangent))) ||
+      failed(
+          setResult(machine, op, op.getDgate(), weightVjp(machine, op, x, dg))))
     return failure();
   if (op.getDgateBias() &&
-      failed(set(machine, op, op.getDgateBias(), sumTokens(machine, op, dg))))
+      failed(setResult(machine, op, op.getDgateBias(),
+                       sumTokens(machine, op, dg, dg.shape[1]))))
     return failure();
   return std::pair(std::move(dg), std::move(du));
 }
@@ -339,9 +352,11 @@ static LogicalResult evaluate(Machine &machine, DenseFFNVjpOp op) {
   for (int64_t i = 0; i < dx->size(); ++i)
     dx->values[i] += throughUp->values[i];
   if (op.getDupBias() &&
-      failed(set(machine, op, op.getDupBias(), sumTokens(machine, op, du))))
+      failed(setResult(machine, op, op.getDupBias(),
+                       sumTokens(machine, op, du, du.shape[1]))))
     return failure();
-  if (failed(set(machine, op, op.getDup(), weightVjp(machine, op, x, du))))
+  if (failed(
+          setResult(machine, op, op.getDup(), weightVjp(machine, op, x, du))))
     return failure();
   return machine.set(op, op.getDx(), std::move(*dx));
 }
@@ -351,8 +366,9 @@ static LogicalResult evaluate(Machine &machine, GatedFFNVjpOp op) {
   if (failed(cotangents))
     return failure();
   auto &[dg, du] = *cotangents;
-  if (failed(set(machine, op, op.getDx(),
-                 inputVjp(machine, op, dg, WeightView(machine, op.getGate())))))
+  if (failed(setResult(
+          machine, op, op.getDx(),
+          inputVjp(machine, op, dg, WeightView(machine, op.getGate())))))
     return failure();
   return machine.set(op, op.getDup(), std::move(du));
 }
@@ -361,38 +377,47 @@ static LogicalResult evaluate(Machine &machine, GatedFFNVjpOp op) {
 // Loss and ids
 //===----------------------------------------------------------------------===//
 
-static LogicalResult evaluate(Machine &machine, CrossEntropyVjpOp op) {
-  const ReferenceTensor &x = machine.tensor(op.getX());
-  const ReferenceTensor &labels = machine.tensor(op.getLabels());
-  const ReferenceTensor &cotangent = machine.tensor(op.getCotangent());
-  const WeightView head(machine, op.getHead());
-  auto logits = linear(machine, op, x, head, Value());
-  if (failed(logits) ||
-      failed(expectSize(op, "length of labels", labels.size(), x.shape[0])) ||
-      failed(expectSize(op, "length of the cotangent", cotangent.size(),
-                        x.shape[0])))
+FailureOr<ReferenceTensor>
+reference::differentiateLoss(Operation *op, ReferenceTensor &logits,
+                             const ReferenceTensor &labels,
+                             const ReferenceTensor &cotangent) {
+  int64_t tokens = logits.shape[0], vocabulary = logits.shape[1];
+  if (failed(expectSize(op, "length of labels", labels.size(), tokens)) ||
+      failed(
+          expectSize(op, "length of the cotangent", cotangent.size(), tokens)))
     return failure();
-  ReferenceTensor &dlogits = *logits;
-  int64_t vocabulary = head.outputs;
-  for (int64_t t = 0; t < x.shape[0]; ++t) {
+  ReferenceTensor nll = cotangent;
+  for (int64_t t = 0; t < tokens; ++t) {
     auto label = readLabel(op, labels, t, vocabulary);
     if (failed(label))
       return failure();
-    auto row =
-        MutableArrayRef(dlogits.values).slice(t * vocabulary, vocabulary);
+    auto row = MutableArrayRef(logits.values).slice(t * vocabulary, vocabulary);
     if (!*label) {
       llvm::fill(row, 0.0);
+      nll.values[t] = 0.0;
       continue;
     }
     softmax(row);
+    nll.values[t] = -std::log(row[**label]);
     row[**label] -= 1.0;
     for (double &value : row)
       value *= cotangent.values[t];
   }
-  if (failed(
-          set(machine, op, op.getDx(), inputVjp(machine, op, dlogits, head))))
+  return nll;
+}
+
+static LogicalResult evaluate(Machine &machine, CrossEntropyVjpOp op) {
+  const ReferenceTensor &x = machine.tensor(op.getX());
+  const WeightView head(machine, op.getHead());
+  auto logits = linear(machine, op, x, head, Value());
+  if (failed(logits) ||
+      failed(differentiateLoss(op, *logits, machine.tensor(op.getLabels()),
+                               machine.tensor(op.getCotangent()))) ||
+      failed(setResult(machine, op, op.getDx(),
+                       inputVjp(machine, op, *logits, head))))
     return failure();
-  return set(machine, op, op.getDhead(), weightVjp(machine, op, x, dlogits));
+  return setResult(machine, op, op.getDhead(),
+                   weightVjp(machine, op, x, *logits));
 }
 
 static LogicalResult evaluate(Machine &machine, EmbeddingVjpOp op) {
@@ -510,9 +535,9 @@ static LogicalResult evaluate(Machine &machine, TableGradientOp op) {
 Evaluated reference::evaluateGradientOp(Machine &machine, Operation *op) {
   return llvm::TypeSwitch<Operation *, Evaluated>(op)
       .Case<RMSNormVjpOp, SiluVjpOp, LinearInputVjpOp, LinearWeightVjpOp,
-            SumTokensOp, AttentionVjpOp, DenseFFNVjpOp, GatedFFNVjpOp,
-            CrossEntropyVjpOp, EmbeddingVjpOp, KeepSelectedOp, RowGradientOp,
-            MergeRowGradientsOp, TableGradientOp>(
+            SumTokensOp, AttentionVjpOp, AttendVjpOp, DenseFFNVjpOp,
+            GatedFFNVjpOp, CrossEntropyVjpOp, EmbeddingVjpOp, KeepSelectedOp,
+            RowGradientOp, MergeRowGradientsOp, TableGradientOp>(
           [&](auto known) { return evaluate(machine, known); })
       .Default([](Operation *) { return std::nullopt; });
 }

@@ -221,6 +221,11 @@ FlatSymbolRefAttr stem::getBoundSymbol(func::FuncOp function,
                                                       StemDialect::kTableAttr);
 }
 
+bool stem::isGivenArgument(func::FuncOp function, unsigned argument) {
+  return !getBoundSymbol(function, argument) &&
+         !function.getArgAttr(argument, StemDialect::kScratchCacheAttr);
+}
+
 // Positions and ids are i32.
 LogicalResult stem::checkOptions(MLIRContext *context,
                                  const InputOptions &options,
@@ -270,6 +275,9 @@ stem::makeInputs(func::FuncOp function, const Interpreter &interpreter,
     FailureOr<ReferenceValue> input = failure();
     if (FlatSymbolRefAttr symbol = getBoundSymbol(function, i))
       input = readParameter(function, i, symbol, interpreter);
+    else if (!isGivenArgument(function, i))
+      // A scratch cache: another one than a caller's, which is 0.
+      input = ReferenceValue(-1.0 - i);
     else if (!given)
       input = makeInput(function, i, options);
     else if (taken == given->size())

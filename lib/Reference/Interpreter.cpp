@@ -121,8 +121,9 @@ LogicalResult Machine::evaluate(Operation *op) {
   if (failed(spend(op, 1)))
     return failure();
   for (auto *family : {evaluateScalarOp, evaluateTransformerOp, evaluateTableOp,
-                       evaluateGradientOp, evaluateScheduleOp, evaluateTensorOp,
-                       evaluateLinalgOp, evaluateControlFlowOp, evaluateTosaOp})
+                       evaluateGradientOp, evaluateStepOp, evaluateScheduleOp,
+                       evaluateTensorOp, evaluateLinalgOp,
+                       evaluateControlFlowOp, evaluateTosaOp})
     if (Evaluated result = family(*this, op))
       return *result;
   return op->emitError() << "the interpreter does not know the op '"

@@ -93,6 +93,7 @@ using Evaluated = std::optional<mlir::LogicalResult>;
 Evaluated evaluateTransformerOp(Machine &machine, mlir::Operation *op);
 Evaluated evaluateTableOp(Machine &machine, mlir::Operation *op);
 Evaluated evaluateGradientOp(Machine &machine, mlir::Operation *op);
+Evaluated evaluateStepOp(Machine &machine, mlir::Operation *op);
 Evaluated evaluateScheduleOp(Machine &machine, mlir::Operation *op);
 Evaluated evaluateScalarOp(Machine &machine, mlir::Operation *op);
 Evaluated evaluateTensorOp(Machine &machine, mlir::Operation *op);

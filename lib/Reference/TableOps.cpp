@@ -22,7 +22,7 @@ static LogicalResult evaluate(Machine &machine, ParamLoadOp op) {
     return failure();
   ReferenceTensor value =
       machine.interpreter.getParameter(param.getKey(), param.getTensorType());
-  if (isa<PackedType>(op.getType()) && value.rank() == 2)
+  if (isa<PackedType>(op.getType()) != op.getTransposed() && value.rank() == 2)
     value = transposed(value);
   return machine.set(op, op.getResult(), std::move(value));
 }

@@ -226,8 +226,9 @@ stem_status EntryCheck::checkIds(const stem_argument &wanted,
     return STEM_OK;
   const auto *ids = static_cast<const int32_t *>(seen.data);
   bool areLabels = wanted.ids == STEM_IDS_LABELS;
-  int64_t bound =
-      wanted.ids == STEM_IDS_TOKENS ? rows[STEM_ROWS_TOKENS] : wanted.id_bound;
+  int64_t bound = wanted.ids == STEM_IDS_TOKENS    ? rows[STEM_ROWS_TOKENS]
+                  : wanted.ids == STEM_IDS_OUTPUTS ? rows[STEM_ROWS_OUTPUTS]
+                                                   : wanted.id_bound;
   for (int64_t i = 0; i < seen.sizes[0]; ++i) {
     int64_t id = ids[i * seen.strides[0]];
     if ((id < 0 || id >= bound) && !(areLabels && id == STEM_NO_LABEL))

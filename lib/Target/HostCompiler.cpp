@@ -76,9 +76,10 @@ std::string print(ModuleOp module) {
 
 std::string cacheKey(ModuleOp module, const HostCompileOptions &options) {
   return hashText(fmt::format(
-      "abi {}\n{}\n{} {} {}\nffn {}\n{}", STEM_ABI_VERSION, buildIdentity(),
-      static_cast<int>(options.target.isa), options.target.cpu,
-      options.target.features, options.ffnBlock, print(module)));
+      "abi {}\n{}\n{} {} {}\nffn {}\ntrained {}\n{}", STEM_ABI_VERSION,
+      buildIdentity(), static_cast<int>(options.target.isa), options.target.cpu,
+      options.target.features, options.ffnBlock, options.trainedFunction,
+      print(module)));
 }
 
 /// Runs the phases one by one.
@@ -98,7 +99,14 @@ public:
             errors += diagnostic.str() + "\n";
           return success();
         });
-    runPhase(Phase::Graph, buildGraphPipeline);
+    runPhase(Phase::Graph, [&](OpPassManager &manager) {
+      if (!options.trainedFunction.empty()) {
+        TrainingPipelineOptions training;
+        training.function = options.trainedFunction;
+        buildTrainingPipeline(manager, training);
+      }
+      buildGraphPipeline(manager);
+    });
     runPhase(Phase::Schedule, buildSchedulePipeline);
     runPhase(Phase::Structured, [&](OpPassManager &manager) {
       buildStructuredPipeline(manager, pipeline);

@@ -54,8 +54,22 @@ struct BindParamsPass
   static FlatSymbolRefAttr symbolOf(TableLoadOp op) {
     return op.getTableAttr();
   }
+  static bool isTransposed(ParamLoadOp op) { return op.getTransposed(); }
+  static bool isTransposed(TableLoadOp) { return false; }
 
-  /// One argument for each distinct (symbol, type), in order of first load.
+  /// The attributes of the argument that takes the place of `load`.
+  template <typename LoadOp>
+  DictionaryAttr attributesOf(LoadOp load, StringRef attribute) {
+    Builder builder(&getContext());
+    SmallVector<NamedAttribute> attributes = {
+        builder.getNamedAttr(attribute, symbolOf(load))};
+    if (isTransposed(load))
+      attributes.push_back(builder.getNamedAttr(StemDialect::kTransposedAttr,
+                                                builder.getUnitAttr()));
+    return builder.getDictionaryAttr(attributes);
+  }
+
+  /// One argument for each distinct value, in order of first load.
   template <typename LoadOp>
   void bind(func::FuncOp function, StringRef attribute) {
     SmallVector<LoadOp> loads;
@@ -63,16 +77,13 @@ struct BindParamsPass
     unsigned first = function.getNumArguments();
     llvm::MapVector<std::pair<Attribute, Type>, SmallVector<LoadOp>> bound;
     for (LoadOp load : loads)
-      bound[{symbolOf(load), load.getType()}].push_back(load);
+      bound[{attributesOf(load, attribute), load.getType()}].push_back(load);
     SmallVector<Type> types;
     SmallVector<DictionaryAttr> attributes;
     SmallVector<Location> locations;
     for (auto &[binding, users] : bound) {
       types.push_back(binding.second);
-      attributes.push_back(DictionaryAttr::get(
-          &getContext(),
-          NamedAttribute(StringAttr::get(&getContext(), attribute),
-                         binding.first)));
+      attributes.push_back(cast<DictionaryAttr>(binding.first));
       locations.push_back(users.front().getLoc());
     }
     // All at once: each insertion copies the attributes of all arguments.

@@ -19,6 +19,10 @@ mlir::Value multiplyPacked(mlir::OpBuilder &builder, mlir::Location loc,
                            mlir::Value rowOffset, mlir::Value columnOffset,
                            bool accumulate);
 
+/// x * weight^T into `acc`, f32 `[T, N]`: by the matrix kernels when packed.
+mlir::Value multiplyInto(mlir::OpBuilder &builder, mlir::Location loc,
+                         mlir::Value x, mlir::Value weight, mlir::Value acc);
+
 /// `matrix[t, n] + bias[n]`, in place.
 mlir::Value addBias(mlir::OpBuilder &builder, mlir::Location loc,
                     mlir::Value matrix, mlir::Value bias);

@@ -80,7 +80,8 @@ static LogicalResult checkStemOp(Operation *op) {
   if (isa<TableRowsOp>(op) && !isInEntry)
     return op->emitOpError("stands outside of an entry function, so that "
                            "nothing could report its failure");
-  if (!isa<PackedMatmulOp, PackedGatherOp, KVAppendOp, TableRowsOp>(op))
+  if (!isa<PackedMatmulOp, PackedGatherOp, PackTokensOp, TransposeTokensOp,
+           PanelMatmulOp, KVAppendOp, TableRowsOp>(op))
     return op->emitOpError("cannot be lowered to the host: the structured "
                            "phase should have replaced it");
   for (Value operand : op->getOperands()) {

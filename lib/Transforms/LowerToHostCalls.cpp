@@ -34,6 +34,8 @@ static constexpr std::pair<llvm::StringLiteral, llvm::StringLiteral>
         {"stem_parallel_for", "vplpp"},
         {"stem_packed_matmul", "vpplpillllplllli"},
         {"stem_packed_gather", "vpillplpl"},
+        {"stem_pack_tokens", "vplillp"},
+        {"stem_transpose_tokens", "vplillpl"},
         {"stem_kv_append", "vplplplppl"},
         {"stem_kv_page", "pplilli"},
         {"stem_table_make_plan", "ippplp"},
@@ -399,6 +401,63 @@ struct ConvertPackedGather : ToRuntimeCall<PackedGatherOp> {
   }
 };
 
+// Pattern: pack_tokens x into panel -> stem_pack_tokens
+struct ConvertPackTokens : ToRuntimeCall<PackTokensOp> {
+  using ToRuntimeCall::ToRuntimeCall;
+  RuntimeCall describe(PackTokensOp op, OpAdaptor adaptor,
+                       HostBuilder &builder) const override {
+    Rows x = getRows(builder, op.getX(), adaptor.getX());
+    Rows panel = getRows(builder, op.getPanel(), adaptor.getPanel());
+    Value columns =
+        MemRefDescriptor(adaptor.getX()).size(builder, op.getLoc(), 1);
+    Type element = cast<MemRefType>(op.getX().getType()).getElementType();
+    return {"stem_pack_tokens",
+            {x.data, x.stride, builder.i32(*getRuntimeType(element)), x.count,
+             columns, panel.data}};
+  }
+};
+
+// Pattern: transpose_tokens x into out -> stem_transpose_tokens
+struct ConvertTransposeTokens : ToRuntimeCall<TransposeTokensOp> {
+  using ToRuntimeCall::ToRuntimeCall;
+  RuntimeCall describe(TransposeTokensOp op, OpAdaptor adaptor,
+                       HostBuilder &builder) const override {
+    Rows x = getRows(builder, op.getX(), adaptor.getX());
+    Rows out = getRows(builder, op.getOut(), adaptor.getOut());
+    Value columns =
+        MemRefDescriptor(adaptor.getX()).size(builder, op.getLoc(), 1);
+    Type element = cast<MemRefType>(op.getX().getType()).getElementType();
+    return {"stem_transpose_tokens",
+            {x.data, x.stride, builder.i32(*getRuntimeType(element)), x.count,
+             columns, out.data, out.stride}};
+  }
+};
+
+// Pattern: panel_matmul a, b into acc -> stem_packed_matmul
+struct ConvertPanelMatmul : ToRuntimeCall<PanelMatmulOp> {
+  using ToRuntimeCall::ToRuntimeCall;
+  RuntimeCall describe(PanelMatmulOp op, OpAdaptor adaptor,
+                       HostBuilder &builder) const override {
+    Location loc = op.getLoc();
+    Rows a = getRows(builder, op.getA(), adaptor.getA());
+    Rows b = getRows(builder, op.getB(), adaptor.getB());
+    Rows acc = getRows(builder, op.getAcc(), adaptor.getAcc());
+    Value k = MemRefDescriptor(adaptor.getA()).size(builder, loc, 1);
+    Value n = MemRefDescriptor(adaptor.getAcc()).size(builder, loc, 1);
+    Type element = cast<MemRefType>(op.getA().getType()).getElementType();
+    Value columns =
+        LLVM::MulOp::create(builder, loc, b.count, builder.i64(STEM_PANEL));
+    Value accumulate = LLVM::ZExtOp::create(builder, loc, builder.getI32Type(),
+                                            adaptor.getAccumulate());
+    Value context = op->getParentOfType<FunctionOpInterface>().getArgument(0);
+    return {"stem_packed_matmul",
+            {context, a.data, a.stride, b.data,
+             builder.i32(*getRuntimeType(element)), builder.i64(op.getDepth()),
+             columns, builder.i64(0), builder.i64(0), acc.data, acc.stride,
+             acc.count, k, n, accumulate}};
+  }
+};
+
 // Pattern: kv_append k, v at positions of sequences -> stem_kv_append
 struct ConvertKVAppend : ToRuntimeCall<KVAppendOp> {
   using ToRuntimeCall::ToRuntimeCall;
@@ -432,6 +491,7 @@ struct ConvertKVPage : ToRuntimeCall<KVPageOp> {
 
 void stem::populateStemToHostPatterns(const LLVMTypeConverter &converter,
                                       RewritePatternSet &patterns) {
-  patterns.add<ConvertPackedMatmul, ConvertPackedGather, ConvertKVAppend,
+  patterns.add<ConvertPackedMatmul, ConvertPackedGather, ConvertPackTokens,
+               ConvertTransposeTokens, ConvertPanelMatmul, ConvertKVAppend,
                ConvertKVPage>(converter);
 }

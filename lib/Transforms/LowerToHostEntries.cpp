@@ -33,7 +33,9 @@ static LogicalResult collectType(func::FuncOp function, unsigned index,
   };
   Type element;
   if (auto packed = dyn_cast<PackedType>(argument.type)) {
-    argument.packed = 1;
+    argument.packed = function.getArgAttr(index, StemDialect::kTransposedAttr)
+                          ? STEM_PACKED_AS_STORED
+                          : STEM_PACKED;
     argument.sizes = {packed.getRows(), packed.getColumns()};
     element = packed.getElementType();
   } else if (isa<KVCacheType>(argument.type)) {
@@ -81,7 +83,8 @@ static LogicalResult collectIds(func::FuncOp function, unsigned index,
   for (auto [name, ids] :
        {std::pair(StemDialect::kIdBoundAttr, STEM_IDS_BOUNDED),
         std::pair(StemDialect::kLabelBoundAttr, STEM_IDS_LABELS),
-        std::pair(StemDialect::kRowIndexAttr, STEM_IDS_TOKENS)}) {
+        std::pair(StemDialect::kRowIndexAttr, STEM_IDS_TOKENS),
+        std::pair(StemDialect::kOutputIndexAttr, STEM_IDS_OUTPUTS)}) {
     Attribute attribute = function.getArgAttr(index, name);
     if (!attribute)
       continue;
@@ -96,6 +99,27 @@ static LogicalResult collectIds(func::FuncOp function, unsigned index,
     if (auto bound = dyn_cast<IntegerAttr>(attribute))
       argument.idBound = bound.getInt();
   }
+  return success();
+}
+
+/// The key of the weight whose gradient is built in the argument.
+static LogicalResult collectGradient(func::FuncOp function, unsigned index,
+                                     SymbolTable &symbols,
+                                     EntryArgument &argument) {
+  auto of = function.getArgAttrOfType<FlatSymbolRefAttr>(
+      index, StemDialect::kGradientOfAttr);
+  if (!of)
+    return success();
+  Operation *symbol = symbols.lookup(of.getValue());
+  if (auto param = dyn_cast_or_null<ParamOp>(symbol))
+    argument.key = param.getKey().str();
+  else if (auto table = dyn_cast_or_null<TableOp>(symbol))
+    argument.key = table.getKey().str();
+  else
+    return function.emitOpError()
+           << "argument " << index << " holds the gradient of '"
+           << of.getValue()
+           << "', which is neither a stem.param nor a stem.table";
   return success();
 }
 
@@ -124,6 +148,8 @@ static LogicalResult collectArgument(func::FuncOp function, unsigned index,
               "pack";
   } else if (function.getArgAttr(index, StemDialect::kOutputAttr)) {
     argument.kind = STEM_ARG_OUTPUT;
+    if (failed(collectGradient(function, index, symbols, argument)))
+      return failure();
   }
   argument.name = name    ? name.str()
                   : param ? param.getValue().str()
@@ -153,12 +179,16 @@ static LogicalResult checkRows(const HostEntry &entry) {
       return function.emitOpError()
              << "takes memory for each of its " << name
              << ", but no argument has stem.rows = \"" << name << "\"";
-  for (const EntryArgument &argument : entry.arguments)
-    if (argument.ids == STEM_IDS_TOKENS && !counts(STEM_ROWS_TOKENS))
-      return function.emitOpError()
-             << "argument '" << argument.name << "' has '"
-             << StemDialect::kRowIndexAttr
-             << "', but no argument has stem.rows = \"tokens\"";
+  for (auto [ids, rows, attribute, name] :
+       {std::tuple(STEM_IDS_TOKENS, STEM_ROWS_TOKENS,
+                   StemDialect::kRowIndexAttr, "tokens"),
+        std::tuple(STEM_IDS_OUTPUTS, STEM_ROWS_OUTPUTS,
+                   StemDialect::kOutputIndexAttr, "outputs")})
+    for (const EntryArgument &argument : entry.arguments)
+      if (argument.ids == ids && !counts(rows))
+        return function.emitOpError()
+               << "argument '" << argument.name << "' has '" << attribute
+               << "', but no argument has stem.rows = \"" << name << "\"";
   return success();
 }
 

@@ -41,6 +41,13 @@ bool isPackableUse(OpOperand &use) {
       })
       .Case<CrossEntropyOp>(
           [&](CrossEntropyOp op) { return &use == &op.getHeadMutable(); })
+      .Case<CrossEntropyStepOp>([&](CrossEntropyStepOp op) {
+        return &use == &op.getHeadMutable() ||
+               llvm::is_contained(
+                   llvm::map_range(op.getTransposedMutable(),
+                                   [](OpOperand &o) { return &o; }),
+                   &use);
+      })
       .Case<MixOp>([&](MixOp op) {
         return &use == &op.getAMutable() || &use == &op.getBMutable();
       })
@@ -138,8 +145,8 @@ struct PackWeightsPass
         if (use.get() == embedding.getWeight())
           uses.push_back(&use);
     OpBuilder builder(load);
-    auto packed =
-        ParamLoadOp::create(builder, load.getLoc(), type, load.getParamAttr());
+    auto packed = ParamLoadOp::create(builder, load.getLoc(), type,
+                                      load.getParam(), load.getTransposed());
     for (OpOperand *use : uses)
       use->set(packed);
     if (load->use_empty())

@@ -31,8 +31,9 @@ LogicalResult stem::verifyPhase(ModuleOp module, StringRef phase,
 
 bool stem::isGraphStemOp(Operation *op) {
   return isa_and_present<StemDialect>(op->getDialect()) &&
-         !isa<PackedMatmulOp, PackedGatherOp, KVAppendOp, KVPageOp,
-              ThreadIndexOp, ParallelCallOp, FusedFFNOp>(op);
+         !isa<PackedMatmulOp, PackedGatherOp, PackTokensOp, TransposeTokensOp,
+              PanelMatmulOp, KVAppendOp, KVPageOp, ThreadIndexOp,
+              ParallelCallOp, FusedFFNOp>(op);
 }
 
 bool stem::isElementwiseOrReshape(Operation *op) {

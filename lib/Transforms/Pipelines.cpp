@@ -59,8 +59,23 @@ void stem::buildGraphPipeline(OpPassManager &manager) {
   manager.addPass(createStemVerifyGraphPass());
 }
 
+void stem::buildTrainingPipeline(OpPassManager &manager,
+                                 const TrainingPipelineOptions &options) {
+  StemAutodiffPassOptions autodiff;
+  autodiff.function = options.function;
+  manager.addPass(createStemAutodiffPass(autodiff));
+  manager.addPass(createStemUnpairRowGradientsPass());
+  manager.addNestedPass<func::FuncOp>(createStemDecomposeGradientsPass());
+  // After the VJPs are apart: their products are what runs backwards.
+  manager.addPass(createStemTransposeWeightsPass());
+  // What is computed twice, such as a rounded cotangent.
+  manager.addPass(createCanonicalizerPass());
+  manager.addPass(createCSEPass());
+}
+
 void stem::buildSchedulePipeline(OpPassManager &manager) {
   manager.addPass(createStemSpecializePass());
+  manager.addPass(createStemResultsToArgumentsPass());
   manager.addNestedPass<func::FuncOp>(createStemFuseFFNPass());
   // After fusion and specialisation: both change who reads a weight.
   manager.addPass(createStemPackWeightsPass());
@@ -70,6 +85,7 @@ void stem::buildSchedulePipeline(OpPassManager &manager) {
 
 void stem::buildStructuredPipeline(OpPassManager &manager,
                                    const HostPipelineOptions &options) {
+  manager.addPass(createStemScratchAttentionPass());
   // Before tiling: keys and values of all tiles are written before any reads.
   manager.addNestedPass<func::FuncOp>(createStemSplitAttentionPass());
   manager.addNestedPass<func::FuncOp>(createStemTileTokensPass());
@@ -93,7 +109,9 @@ void stem::buildBufferPipeline(OpPassManager &manager) {
   bufferize.functionBoundaryTypeConversion =
       bufferization::LayoutMapOption::IdentityLayoutMap;
   manager.addPass(bufferization::createOneShotBufferizePass(bufferize));
-  // Results are built in arguments: nothing is returned afterwards.
+  // Results are built in arguments: nothing is returned afterwards. What a loop
+  // carries is only then seen to be an argument when it is no longer carried.
+  manager.addPass(createCanonicalizerPass());
   manager.addPass(bufferization::createDropEquivalentBufferResultsPass());
   // The second round removes copies of a buffer onto itself, which only CSE
   // makes visible.
@@ -142,6 +160,10 @@ void stem::registerStemPipelines() {
   PassPipelineRegistration<>("stem-graph-pipeline",
                              "Clean up and verify the graph phase",
                              buildGraphPipeline);
+  PassPipelineRegistration<TrainingPipelineOptions>(
+      "stem-training-pipeline",
+      "From a loss in the graph phase to the step that gives its gradients",
+      buildTrainingPipeline);
   PassPipelineRegistration<>("stem-schedule-pipeline",
                              "From the graph phase to the schedule phase",
                              buildSchedulePipeline);

@@ -172,3 +172,50 @@ Value stem::buildSelectUp(OpBuilder &b, SelectUpOp op, MultiplyInto multiply) {
   Value up = convertTensor(b, loc, op.getUp(), op.getType().getElementType());
   return scatterSelected(b, loc, tokens, products, op.getBias(), up);
 }
+
+Value stem::buildKeepSelected(OpBuilder &b, KeepSelectedOp op) {
+  Location loc = op.getLoc();
+  Type element = op.getType().getElementType();
+  Value out = emptyLike(b, loc, op.getX(), element);
+  Value size = tensor::DimOp::create(b, loc, op.getSelected(), 0);
+  Value tokens = tensor::DimOp::create(b, loc, op.getIds(), 0);
+  Value isEmpty = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, size,
+                                        index(b, loc, 0));
+  Value others = arith::ConstantIntOp::create(b, loc, op.getOthers(), 1);
+  auto loop = scf::ForOp::create(
+      b, loc, index(b, loc, 0), tokens, index(b, loc, 1), ValueRange{out},
+      [&](OpBuilder &body, Location l, Value token, ValueRange state) {
+        Value id =
+            tensor::ExtractOp::create(body, l, op.getIds(), ValueRange{token});
+        auto found = scf::IfOp::create(
+            body, l, isEmpty,
+            [&](OpBuilder &then, Location tl) {
+              Value no = arith::ConstantIntOp::create(then, tl, 0, 1);
+              scf::YieldOp::create(then, tl, no);
+            },
+            [&](OpBuilder &otherwise, Location ol) {
+              scf::YieldOp::create(
+                  otherwise, ol,
+                  contains(otherwise, ol, op.getSelected(), size, id));
+            });
+        Value keeps = arith::CmpIOp::create(body, l, arith::CmpIPredicate::ne,
+                                            found.getResult(0), others);
+        SmallVector<SliceRange> place = {
+            {OpFoldResult(token), body.getIndexAttr(1)},
+            fullRange(body, l, op.getX(), 1)};
+        Value zero =
+            arith::ConstantOp::create(body, l, body.getFloatAttr(element, 0.0));
+        Value row = buildGeneric(
+            body, l, 2, false,
+            {{extractSlice(body, l, op.getX(), place), {0, 1}}},
+            {{extractSlice(body, l, state[0], place), {0, 1}}},
+            [&](OpBuilder &nb, Location nl, ValueRange arguments) {
+              Value value = convertFloat(nb, nl, arguments[0], element);
+              return SmallVector<Value>{
+                  arith::SelectOp::create(nb, nl, keeps, value, zero)};
+            })[0];
+        scf::YieldOp::create(body, l,
+                             insertSlice(body, l, row, state[0], place));
+      });
+  return loop.getResult(0);
+}

@@ -22,6 +22,9 @@ using MultiplyInto = llvm::function_ref<mlir::Value(
 mlir::Value buildSelectUp(mlir::OpBuilder &builder, SelectUpOp op,
                           MultiplyInto multiply);
 
+/// The rows of the tokens that `op` keeps, zeros for the others.
+mlir::Value buildKeepSelected(mlir::OpBuilder &builder, KeepSelectedOp op);
+
 } // namespace stem
 
 #endif // STEM_LIB_TRANSFORMS_SELECTUPLOWERING_H

@@ -44,8 +44,8 @@ struct SplitCachedAttention : OpRewritePattern<AttentionOp> {
 
 LogicalResult verifyCached(AttentionOp op) {
   if (!op.getCache())
-    return op.emitOpError("without a cache is not lowered to the host; pass a "
-                          "cache and a layer");
+    return op.emitOpError("has no cache to append to; run "
+                          "stem-scratch-attention first");
   RankedTensorType q = op.getQ().getType(), k = op.getK().getType();
   Type element = k.getElementType();
   if (k == op.getV().getType() && q.getElementType() == element &&

@@ -198,3 +198,16 @@ Value stem::convertTensor(OpBuilder &builder, Location loc, Value source,
                             convertFloat(b, l, arguments[0], elementType)};
                       })[0];
 }
+
+Value stem::splitColumns(OpBuilder &b, Location loc, Value x, int64_t group) {
+  auto type = cast<RankedTensorType>(x.getType());
+  int64_t groups = type.getDimSize(1) / group;
+  auto split = type.clone({type.getDimSize(0), groups, group});
+  return tensor::ExpandShapeOp::create(
+      b, loc, split, x, ArrayRef<ReassociationIndices>{{0}, {1, 2}});
+}
+
+Value stem::joinColumns(OpBuilder &b, Location loc, Value x, Type type) {
+  return tensor::CollapseShapeOp::create(
+      b, loc, type, x, ArrayRef<ReassociationIndices>{{0}, {1, 2}});
+}

@@ -84,6 +84,14 @@ mlir::Value convertTensor(mlir::OpBuilder &builder, mlir::Location loc,
                           mlir::Value source, mlir::Type elementType,
                           mlir::Value dest = {});
 
+/// x as `[T, columns / group, group]`.
+mlir::Value splitColumns(mlir::OpBuilder &builder, mlir::Location loc,
+                         mlir::Value x, int64_t group);
+
+/// The inverse of splitColumns.
+mlir::Value joinColumns(mlir::OpBuilder &builder, mlir::Location loc,
+                        mlir::Value x, mlir::Type type);
+
 } // namespace stem
 
 #endif // STEM_LIB_TRANSFORMS_TILINGUTILS_H

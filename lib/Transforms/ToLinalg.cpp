@@ -42,6 +42,26 @@ int64_t stem::chooseBlock(int64_t columns, int64_t limit) {
 
 namespace {
 
+/// Blocks of 64 tokens, all operands and results of one shape of them.
+LogicalResult verifyTokenBlocks(AttendVjpOp op) {
+  int64_t tokens = op.getQ().getType().getDimSize(0);
+  for (Type type :
+       llvm::concat<const Type>(op->getOperandTypes(), op->getResultTypes())) {
+    auto tensor = dyn_cast<RankedTensorType>(type);
+    if (tensor && (tensor.getDimSize(0) != tokens ||
+                   tensor.getNumDynamicDims() != tensor.isDynamicDim(0)))
+      return op.emitOpError()
+             << "has an operand or result " << tensor << " where q is "
+             << op.getQ().getType()
+             << "; the number of tokens may be dynamic, of all or of none";
+  }
+  if (!ShapedType::isDynamic(tokens) && tokens % KVPageOp::kPageTokens != 0)
+    return op.emitOpError()
+           << "has " << tokens << " tokens, which is not a multiple of "
+           << KVPageOp::kPageTokens;
+  return success();
+}
+
 /// Says why an op has no lowering, which the conversion itself would not.
 LogicalResult verifyLowerable(Operation *op) {
   if (isa<ParamLoadOp, TableLoadOp>(op))
@@ -50,6 +70,11 @@ LogicalResult verifyLowerable(Operation *op) {
   if (isa<AttentionOp>(op))
     return op->emitOpError("reads and writes its cache in one; run "
                            "stem-split-attention first");
+  if (isa<AttentionVjpOp>(op))
+    return op->emitOpError("has no pages to read; run stem-scratch-attention "
+                           "first");
+  if (auto vjp = dyn_cast<AttendVjpOp>(op))
+    return verifyTokenBlocks(vjp);
   auto tokenwise = dyn_cast<TokenwiseOpInterface>(op);
   if (!tokenwise)
     return success();
@@ -129,7 +154,8 @@ struct ToLinalgPass : public stem::impl::StemToLinalgPassBase<ToLinalgPass> {
                            linalg::LinalgDialect, math::MathDialect,
                            scf::SCFDialect, tensor::TensorDialect>();
     target.addIllegalDialect<StemDialect>();
-    target.addLegalOp<PackedMatmulOp, PackedGatherOp, KVAppendOp, KVPageOp,
+    target.addLegalOp<PackedMatmulOp, PackedGatherOp, PackTokensOp,
+                      TransposeTokensOp, PanelMatmulOp, KVAppendOp, KVPageOp,
                       TableRowsOp>();
 
     ToLinalgOptions options = {ffnBlock, vocabularyBlock};
@@ -138,6 +164,8 @@ struct ToLinalgPass : public stem::impl::StemToLinalgPassBase<ToLinalgPass> {
     populateMatrixPatterns(patterns, options);
     populateFFNPatterns(patterns, options);
     populateAttentionPatterns(patterns);
+    populateGradientPatterns(patterns);
+    populateStepPatterns(patterns);
     ConversionConfig config;
     config.allowPatternRollback = false;
     if (failed(applyFullConversion(getOperation(), target, std::move(patterns),

@@ -29,6 +29,11 @@ void populateMatrixPatterns(mlir::RewritePatternSet &patterns,
 /// dense_ffn, gated_ffn, fused_ffn.
 void populateFFNPatterns(mlir::RewritePatternSet &patterns,
                          const ToLinalgOptions &options);
+/// silu_vjp, gate_vjp, rms_norm_input_vjp, keep_selected.
+void populateGradientPatterns(mlir::RewritePatternSet &patterns);
+/// What adds up over tokens: linear_weight_vjp, sum_tokens, sum_rows,
+/// cross_entropy_step; linear_input_vjp of a weight that is no parameter.
+void populateStepPatterns(mlir::RewritePatternSet &patterns);
 /// attend on a tile of one sequence.
 void populateAttentionPatterns(mlir::RewritePatternSet &patterns);
 

@@ -1,4 +1,4 @@
-//===- ToLinalgAttention.cpp - Attention of a tile of one sequence --------===//
+//===- ToLinalgAttention.cpp - Attention of tiles of one sequence ---------===//
 //
 // Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "AttentionLowering.h"
+#include "AttentionVjpLowering.h"
 #include "TilingUtils.h"
 #include "ToLinalg.h"
 
@@ -64,8 +65,110 @@ struct LowerAttend : OpRewritePattern<AttendOp> {
   }
 };
 
+/// The first token of a tile, and what all its tokens share.
+PageTile tileAt(OpBuilder &b, Location loc, AttendVjpOp op, Value number,
+                Value head) {
+  Value rows = arith::ConstantIndexOp::create(b, loc, KVPageOp::kPageTokens);
+  Value token = arith::MulIOp::create(b, loc, number, rows);
+  Value sequence = tensor::ExtractOp::create(b, loc, op.getSequences(), token);
+  Value position = tensor::ExtractOp::create(b, loc, op.getPositions(), token);
+  position = arith::IndexCastOp::create(b, loc, b.getIndexType(), position);
+  return {token, position, sequence, head};
+}
+
+/// Where a tile's rows of one head lie.
+SmallVector<SliceRange> rangesOf(OpBuilder &b, Location loc,
+                                 const PageTile &tile, int64_t headDim) {
+  Value size = arith::ConstantIndexOp::create(b, loc, headDim);
+  Value column = arith::MulIOp::create(b, loc, tile.head, size);
+  return {{OpFoldResult(tile.token), b.getIndexAttr(KVPageOp::kPageTokens)},
+          {OpFoldResult(column), b.getIndexAttr(headDim)}};
+}
+
+// Pattern: attend_vjp(q, k, v, g) ->
+//   forall (tile, query head) { dq, statistics over pages of keys };
+//   forall (tile, key-value head) { dk, dv over pages of queries }
+struct LowerAttendVjp : OpRewritePattern<AttendVjpOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(AttendVjpOp op,
+                                PatternRewriter &b) const override {
+    Location loc = op.getLoc();
+    OpFoldResult tokens = tensor::getMixedSize(b, loc, op.getQ(), 0);
+    Value count = getValueOrCreateConstantIndexOp(b, loc, tokens);
+    Value rows = arith::ConstantIndexOp::create(b, loc, KVPageOp::kPageTokens);
+    Value tiles = arith::DivUIOp::create(b, loc, count, rows);
+    ValueRange ofQueries = queryLoop(b, loc, op, tiles, tokens);
+    SoftmaxStatistics statistics = {ofQueries[1], ofQueries[2]};
+    ValueRange ofKeys = keyLoop(b, loc, op, tiles, count, statistics);
+    b.replaceOp(op, {ofQueries[0], ofKeys[0], ofKeys[1]});
+    return success();
+  }
+
+  static ValueRange queryLoop(OpBuilder &builder, Location loc, AttendVjpOp op,
+                              Value tiles, OpFoldResult tokens) {
+    Type f32 = builder.getF32Type();
+    int64_t heads = op.getQueryHeads();
+    OpFoldResult tileCount = tiles, headCount = builder.getIndexAttr(heads);
+    Value statistics = emptyTensor(builder, loc, {headCount, tokens}, f32);
+    Value more = emptyTensor(builder, loc, {headCount, tokens}, f32);
+    Value group = arith::ConstantIndexOp::create(builder, loc,
+                                                 heads / op.getKeyValueHeads());
+    Value one = arith::ConstantIndexOp::create(builder, loc, 1);
+    auto loop = scf::ForallOp::create(
+        builder, loc, ArrayRef<OpFoldResult>{tileCount, headCount},
+        ValueRange{emptyLike(builder, loc, op.getQ(), f32), statistics, more},
+        std::nullopt, [&](OpBuilder &b, Location l, ValueRange arguments) {
+          // The last tiles see most: they come first.
+          Value behind = arith::AddIOp::create(b, l, arguments[0], one);
+          Value number = arith::SubIOp::create(b, l, tiles, behind);
+          PageTile tile = tileAt(b, l, op, number, arguments[1]);
+          auto ranges = rangesOf(b, l, tile, op.getHeadDim());
+          Value dest = extractSlice(b, l, arguments[2], ranges);
+          Value keyHead = arith::DivUIOp::create(b, l, tile.head, group);
+          QueryTileResult result =
+              buildQueryTile(b, l, op, tile, keyHead, dest);
+          SmallVector<SliceRange> row = {
+              {OpFoldResult(tile.head), b.getIndexAttr(1)},
+              {OpFoldResult(tile.token),
+               b.getIndexAttr(KVPageOp::kPageTokens)}};
+          auto terminator = scf::InParallelOp::create(b, l);
+          OpBuilder inParallel = OpBuilder::atBlockBegin(terminator.getBody());
+          parallelInsertSlice(inParallel, l, result.dq, arguments[2], ranges);
+          parallelInsertSlice(inParallel, l, result.shift, arguments[3], row);
+          parallelInsertSlice(inParallel, l, result.mean, arguments[4], row);
+        });
+    return loop.getResults();
+  }
+
+  static ValueRange keyLoop(OpBuilder &builder, Location loc, AttendVjpOp op,
+                            Value tiles, Value tokens,
+                            const SoftmaxStatistics &statistics) {
+    Type f32 = builder.getF32Type();
+    OpFoldResult tileCount = tiles,
+                 headCount = builder.getIndexAttr(op.getKeyValueHeads());
+    auto loop = scf::ForallOp::create(
+        builder, loc, ArrayRef<OpFoldResult>{tileCount, headCount},
+        ValueRange{emptyLike(builder, loc, op.getK(), f32),
+                   emptyLike(builder, loc, op.getV(), f32)},
+        std::nullopt, [&](OpBuilder &b, Location l, ValueRange arguments) {
+          PageTile tile = tileAt(b, l, op, arguments[0], arguments[1]);
+          auto ranges = rangesOf(b, l, tile, op.getHeadDim());
+          auto [dk, dv] =
+              buildKeyTile(b, l, op, tile, tokens, statistics,
+                           extractSlice(b, l, arguments[2], ranges),
+                           extractSlice(b, l, arguments[3], ranges));
+          auto terminator = scf::InParallelOp::create(b, l);
+          OpBuilder inParallel = OpBuilder::atBlockBegin(terminator.getBody());
+          parallelInsertSlice(inParallel, l, dk, arguments[2], ranges);
+          parallelInsertSlice(inParallel, l, dv, arguments[3], ranges);
+        });
+    return loop.getResults();
+  }
+};
+
 } // namespace
 
 void stem::populateAttentionPatterns(RewritePatternSet &patterns) {
-  patterns.add<LowerAttend>(patterns.getContext());
+  patterns.add<LowerAttend, LowerAttendVjp>(patterns.getContext());
 }

@@ -21,21 +21,6 @@ Value constantF32(OpBuilder &b, Location loc, double value) {
   return arith::ConstantOp::create(b, loc, b.getF32FloatAttr(value));
 }
 
-/// x as `[T, columns / group, group]`.
-Value splitColumns(OpBuilder &b, Location loc, Value x, int64_t group) {
-  auto type = cast<RankedTensorType>(x.getType());
-  int64_t groups = type.getDimSize(1) / group;
-  auto split = type.clone({type.getDimSize(0), groups, group});
-  return tensor::ExpandShapeOp::create(
-      b, loc, split, x, ArrayRef<ReassociationIndices>{{0}, {1, 2}});
-}
-
-/// The inverse of splitColumns.
-Value joinColumns(OpBuilder &b, Location loc, Value x, Type type) {
-  return tensor::CollapseShapeOp::create(
-      b, loc, type, x, ArrayRef<ReassociationIndices>{{0}, {1, 2}});
-}
-
 // Pattern: rms_norm(x, w) -> x * rsqrt(sum(x^2) / E + eps) * w per group of E
 struct LowerRMSNorm : OpRewritePattern<RMSNormOp> {
   using OpRewritePattern::OpRewritePattern;

@@ -36,15 +36,18 @@ Value multiplyPlain(OpBuilder &b, Location loc, Value x, Value weight,
       })[0];
 }
 
-/// x * weight^T into `acc`, f32 `[T, N]`: by the matrix kernels when packed.
-Value multiplyInto(OpBuilder &b, Location loc, Value x, Value weight,
-                   Value acc) {
+} // namespace
+
+Value stem::multiplyInto(OpBuilder &b, Location loc, Value x, Value weight,
+                         Value acc) {
   auto packed = dyn_cast<PackedType>(weight.getType());
   if (!packed)
     return multiplyPlain(b, loc, x, weight, acc);
   x = convertTensor(b, loc, x, packed.getElementType());
   return multiplyPacked(b, loc, x, weight, acc, nullptr, nullptr, false);
 }
+
+namespace {
 
 /// x * weight^T as f32 `[T, N]`.
 Value multiply(OpBuilder &b, Location loc, Value x, Value weight) {

@@ -36,7 +36,8 @@ bool isBufferOp(Operation *op) {
   if (llvm::any_of(op->getResultTypes(), llvm::IsaPred<TensorType>))
     return false;
   if (isa<ParamOp, TableOp, TableRowsOp, PackedMatmulOp, PackedGatherOp,
-          KVAppendOp, KVPageOp, ParallelCallOp>(op))
+          PackTokensOp, TransposeTokensOp, PanelMatmulOp, KVAppendOp, KVPageOp,
+          ParallelCallOp>(op))
     return true;
   return isa_and_present<affine::AffineDialect, arith::ArithDialect,
                          func::FuncDialect, math::MathDialect,

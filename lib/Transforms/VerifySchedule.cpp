@@ -29,8 +29,9 @@ bool isScheduleOp(Operation *op) {
                       math::MathDialect>(dialect))
     return true;
   // Bound to arguments, or made by the structured phase.
-  if (isa<ParamLoadOp, TableLoadOp, PackedMatmulOp, PackedGatherOp, KVAppendOp,
-          KVPageOp, AttendOp, ThreadIndexOp, ParallelCallOp>(op))
+  if (isa<ParamLoadOp, TableLoadOp, PackedMatmulOp, PackedGatherOp,
+          PackTokensOp, TransposeTokensOp, PanelMatmulOp, KVAppendOp, KVPageOp,
+          AttendOp, AttendVjpOp, ThreadIndexOp, ParallelCallOp>(op))
     return false;
   return isa_and_present<StemDialect>(dialect) || isElementwiseOrReshape(op);
 }

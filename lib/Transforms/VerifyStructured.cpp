@@ -33,7 +33,8 @@ bool isStructuredOp(Operation *op) {
     return isa<arith::ConstantOp>(op) ||
            llvm::none_of(op->getResultTypes(), llvm::IsaPred<TensorType>);
   return isa<ParamOp, TableOp, TableRowsOp, PackedMatmulOp, PackedGatherOp,
-             KVAppendOp, KVPageOp>(op) ||
+             PackTokensOp, TransposeTokensOp, PanelMatmulOp, KVAppendOp,
+             KVPageOp>(op) ||
          isa_and_present<func::FuncDialect, linalg::LinalgDialect,
                          scf::SCFDialect, tensor::TensorDialect>(dialect);
 }

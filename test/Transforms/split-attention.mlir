@@ -16,7 +16,7 @@ func.func private @external()
 // -----
 
 func.func @no_cache(%q: tensor<?x32xf32>, %k: tensor<?x16xf32>, %p: tensor<?xi32>) -> tensor<?x32xf32> {
-  // expected-error @+1 {{'stem.attention' op without a cache is not lowered to the host; pass a cache and a layer}}
+  // expected-error @+1 {{'stem.attention' op has no cache to append to; run stem-scratch-attention first}}
   %0 = stem.attention %q, %k, %k at %p of %p {head_dim = 8 : i64, scale = 0.5 : f64} : tensor<?x32xf32>, tensor<?x16xf32>, tensor<?x16xf32>, tensor<?xi32>, tensor<?xi32> -> tensor<?x32xf32>
   return %0 : tensor<?x32xf32>
 }

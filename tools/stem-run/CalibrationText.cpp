@@ -25,7 +25,7 @@ using namespace stem;
 
 namespace {
 
-constexpr int64_t kTile = GraphOptions().tokenTile;
+constexpr int64_t kTile = kTokenTile;
 /// Of so many documents or windows one goes to `choose` and one to `check`.
 constexpr size_t kDeal = 16;
 /// A last, shorter window of a part has so many tokens at least.

@@ -24,7 +24,7 @@ using namespace stem;
 
 namespace {
 
-constexpr int64_t kTile = GraphOptions().tokenTile;
+constexpr int64_t kTile = kTokenTile;
 
 int64_t roundUp(int64_t count, int64_t multiple) {
   return (count + multiple - 1) / multiple * multiple;

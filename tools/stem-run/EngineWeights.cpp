@@ -13,6 +13,8 @@
 #include "stem/Runtime/Tensor.h"
 #include "stem/Support/Error.h"
 
+#include <algorithm>
+
 using namespace stem;
 
 namespace {
@@ -62,34 +64,59 @@ void checkElements(const TensorInfo &info, std::span<const int64_t> sizes) {
          info.name, formatShape(info.shape), info.elements(), wanted);
 }
 
-/// Rows of one task: about a megabyte.
+/// Rows of one task: about a megabyte, and an even number for packMatrix.
 int64_t rowsPerTask(int64_t rowElements) {
-  return std::max<int64_t>(64, (1 << 18) / std::max<int64_t>(rowElements, 1));
+  return std::max<int64_t>(64, (1 << 18) / std::max<int64_t>(rowElements, 2) /
+                                   2 * 2);
+}
+
+/// A packed matrix and which way a checkpoint's rows lie in it.
+struct PackedForm {
+  PackTarget target;
+  bool asStored; ///< rows are rows; else columns
+
+  int64_t rows() const { return asStored ? target.k : target.n; }
+  int64_t rowElements() const { return asStored ? target.n : target.k; }
+  void pack(int64_t first, int64_t count, const void *data) const {
+    const PackSource source = {data, target.dtype, rowElements()};
+    packFrom(first, count, source);
+  }
+  void packFrom(int64_t first, int64_t count, const PackSource &source) const {
+    (asStored ? packMatrix : packWeight)(target, first, count, source);
+  }
+};
+
+PackedForm packedForm(const stem_argument &argument, void *data) {
+  return {{data, static_cast<stem_dtype>(argument.dtype), argument.sizes[0],
+           argument.sizes[1]},
+          argument.packed == STEM_PACKED_AS_STORED};
 }
 
 /// Packs `[N, K]` rows as they are read.
 void loadPacked(const TensorSource &source, const TensorInfo &info,
-                const PackTarget &target, stem_context *context) {
-  if (info.rowElements() != static_cast<uint64_t>(target.k))
-    fail("tensor \"{}\" {} is not the transpose of the packed {} x {} matrix "
-         "that the compiled module takes; compile it again "
+                const PackedForm &form, stem_context *context) {
+  const PackTarget &target = form.target;
+  if (info.rowElements() != static_cast<uint64_t>(form.rowElements()))
+    fail("tensor \"{}\" {} does not have the rows of {} elements of the packed "
+         "{} x {} matrix that the compiled module takes; compile it again "
          "(--no-compile-cache)",
-         info.name, formatShape(info.shape), target.k, target.n);
-  int64_t step = rowsPerTask(target.k);
-  int64_t tasks = (target.n + step - 1) / step;
+         info.name, formatShape(info.shape), form.rowElements(), target.k,
+         target.n);
+  int64_t step = rowsPerTask(form.rowElements());
+  int64_t tasks = (form.rows() + step - 1) / step;
   bool isF32 = target.dtype == STEM_F32;
   parallelFor(context, tasks, [&](int64_t task) {
     int64_t first = task * step;
-    int64_t count = std::min(step, target.n - first);
-    std::vector<float> wide(isF32 ? count * target.k : 0);
-    std::vector<uint16_t> narrow(isF32 ? 0 : count * target.k);
+    int64_t count = std::min(step, form.rows() - first);
+    std::vector<float> wide(isF32 ? count * form.rowElements() : 0);
+    std::vector<uint16_t> narrow(isF32 ? 0 : count * form.rowElements());
     if (isF32)
       source.readF32(info.name, first, count, wide.data());
     else
       source.readBF16(info.name, first, count, narrow.data());
     const void *data = isF32 ? static_cast<const void *>(wide.data())
                              : static_cast<const void *>(narrow.data());
-    packWeight(target, first, count, {data, target.dtype, target.k});
+    form.pack(first, count, data);
     source.release(info.name, first, count);
   });
   source.release(info.name);
@@ -134,6 +161,30 @@ void loadPlain(const TensorSource &source, const TensorInfo &info,
   source.release(info.name);
 }
 
+void setPacked(const PackedForm &form, std::span<const float> values,
+               stem_context *context) {
+  const int64_t step = rowsPerTask(form.rowElements());
+  parallelFor(context, (form.rows() + step - 1) / step, [&](int64_t task) {
+    const int64_t first = task * step;
+    const PackSource rows = {values.data() + first * form.rowElements(),
+                             STEM_F32, form.rowElements()};
+    form.packFrom(first, std::min(step, form.rows() - first), rows);
+  });
+}
+
+/// Vectors and plain matrices: of the types that are trained.
+void setPlain(int32_t dtype, std::span<const float> values, std::byte *target) {
+  if (dtype == STEM_F32)
+    std::copy(values.begin(), values.end(), reinterpret_cast<float *>(target));
+  else if (dtype == STEM_BF16)
+    std::transform(values.begin(), values.end(),
+                   reinterpret_cast<uint16_t *>(target), f32ToBF16);
+  else
+    fail("a weight of the runtime's type {} cannot be set: only f32 and bf16 "
+         "are trained",
+         dtype);
+}
+
 } // namespace
 
 int64_t stem::parameterBytes(const char *key, const stem_argument &argument) {
@@ -153,10 +204,7 @@ void stem::loadParameter(const TensorSource &source, const std::string &key,
   const TensorInfo &info = source.get(key);
   checkElements(info, {argument.sizes, static_cast<size_t>(argument.rank)});
   if (argument.packed)
-    loadPacked(source, info,
-               {target, static_cast<stem_dtype>(argument.dtype),
-                argument.sizes[0], argument.sizes[1]},
-               context);
+    loadPacked(source, info, packedForm(argument, target), context);
   else
     loadPlain(source, info, argument.dtype, target, context);
 }
@@ -211,10 +259,12 @@ void EngineWeights::loadSlot(const std::string &key, Slot &slot,
                  argument.sizes[1]};
 }
 
-void EngineWeights::load(const TensorSource &source, stem_context *context) {
+void EngineWeights::load(const TensorSource &source, stem_context *context,
+                         const std::set<std::string> &without) {
   memory = Arena(bytesOfParameters + bytesOfTables, "the weights");
   for (auto &[key, slot] : slots)
-    loadSlot(key.first, slot, source, context);
+    if (!without.contains(key.first))
+      loadSlot(key.first, slot, source, context);
   for (size_t i = 0; i < tables.size(); ++i) {
     const TensorInfo &info = source.get(tables[i].key);
     const int64_t sizes[] = {tables[i].rows, tables[i].columns};
@@ -222,6 +272,22 @@ void EngineWeights::load(const TensorSource &source, stem_context *context) {
     loadPlain(source, info, tables[i].dtype,
               static_cast<std::byte *>(memory.data()) + tableOffsets[i],
               context);
+  }
+}
+
+void EngineWeights::set(const std::string &key, std::span<const float> values,
+                        stem_context *context) {
+  for (auto slot = slots.lower_bound({key, 0});
+       slot != slots.end() && slot->first.first == key; ++slot) {
+    const stem_argument &argument = slot->second.argument;
+    std::byte *target =
+        static_cast<std::byte *>(memory.data()) + slot->second.offset;
+    if (argument.packed)
+      setPacked(packedForm(argument, target), values, context);
+    else
+      setPlain(argument.dtype, values, target);
+    slot->second.packed = {target, argument.dtype, 0, argument.sizes[0],
+                           argument.sizes[1]};
   }
 }
 

@@ -13,6 +13,7 @@
 #include "stem/Runtime/Arena.h"
 
 #include <map>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -34,7 +35,8 @@ void loadParameter(const TensorSource &source, const std::string &key,
 int64_t readingBytes(const ModelConfig &config, int threads);
 
 /// The parameters and tables that a compiled module asks for, in one piece of
-/// memory. A tensor that is read packed and plain is held in both forms.
+/// memory. A tensor that is read in several forms (packed, packed as stored,
+/// plain) is held in each.
 class EngineWeights {
 public:
   /// Lays out what the entries and tables need; nothing is read yet.
@@ -44,9 +46,20 @@ public:
   int64_t parameterBytes() const { return bytesOfParameters; }
   int64_t tableBytes() const { return bytesOfTables; }
 
-  /// Reads everything, on the threads of the context; source pages are
-  /// released as they are done with.
-  void load(const TensorSource &source, stem_context *context);
+  /// Reads everything but the parameters of these keys, on the threads of the
+  /// context; source pages are released as they are done with.
+  void load(const TensorSource &source, stem_context *context,
+            const std::set<std::string> &without = {});
+
+  /// Puts `values`, row-major as in a checkpoint, in place of every form of
+  /// parameter `key`.
+  void set(const std::string &key, std::span<const float> values,
+           stem_context *context);
+
+  /// The rows of table `index`, in its type.
+  std::byte *tableRows(size_t index) const {
+    return static_cast<std::byte *>(memory.data()) + tableOffsets[index];
+  }
 
   /// The tensor for a parameter argument of `entry`.
   stem_tensor tensor(const stem_entry &entry,
@@ -62,11 +75,11 @@ private:
     stem_packed packed; ///< what a packed argument points to, once loaded
   };
 
-  /// The key in the checkpoint, and whether it is packed.
-  using Key = std::pair<std::string, bool>;
+  /// The key in the checkpoint, and its stem_argument_packed.
+  using Key = std::pair<std::string, int32_t>;
 
   static Key keyOf(const stem_entry &entry, const stem_argument &argument) {
-    return {entry.texts + argument.key, argument.packed != 0};
+    return {entry.texts + argument.key, argument.packed};
   }
   void loadSlot(const std::string &key, Slot &slot, const TensorSource &source,
                 stem_context *context);

@@ -38,7 +38,8 @@ EntryRunner::EntryRunner(const Checkpoint &checkpoint,
 
 void EntryRunner::compile(
     const std::function<mlir::OwningOpRef<mlir::ModuleOp>(
-        mlir::MLIRContext &, const GraphOptions &)> &buildGraph) {
+        mlir::MLIRContext &, const GraphOptions &)> &buildGraph,
+    const std::string &trainedFunction) {
   auto start = std::chrono::steady_clock::now();
   mlir::DialectRegistry registry;
   registerHostCompiler(registry);
@@ -52,6 +53,7 @@ void EntryRunner::compile(
   compile.cacheDirectory = options.cacheDirectory;
   compile.useCache = options.useCache;
   compile.dumpDirectory = options.dumpDirectory;
+  compile.trainedFunction = trainedFunction;
   HostCompileResult result = compileForHost(*ir, compile);
   module = std::make_unique<Module>(result.path.string(), context.get());
   report.cacheHit = result.cacheHit;
@@ -101,7 +103,7 @@ void EntryRunner::call(
     arena = Arena(needed, "the arena of a step");
   std::vector<stem_tensor> arguments;
   for (int64_t i = 0; i < entry.argument_count; ++i)
-    arguments.push_back(entry.arguments[i].kind == STEM_ARG_CACHE
+    arguments.push_back(cache && entry.arguments[i].kind == STEM_ARG_CACHE
                             ? handleTensor(cache.get())
                             : argument(entry.arguments[i]));
   throwIfFailed(context.get(),

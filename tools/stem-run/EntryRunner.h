@@ -33,8 +33,10 @@ struct EntryRunner {
   /// Chooses types and positions; compiles nothing yet.
   EntryRunner(const Checkpoint &checkpoint, const EngineOptions &options);
 
+  /// With `trainedFunction` the gradient of that function too.
   void compile(const std::function<mlir::OwningOpRef<mlir::ModuleOp>(
-                   mlir::MLIRContext &, const GraphOptions &)> &buildGraph);
+                   mlir::MLIRContext &, const GraphOptions &)> &buildGraph,
+               const std::string &trainedFunction = {});
   const stem_entry &entry(const std::string &name) const;
 
   /// Of a cache for the options' positions and sequences.
@@ -42,8 +44,8 @@ struct EntryRunner {
   int64_t cacheBytes(const stem_kv_options &kv) const;
   void makeCache(const stem_kv_options &kv);
 
-  /// Calls an entry; the cache is passed here, every other argument by
-  /// `argument`.
+  /// Calls an entry; the cache, if there is one, is passed here, every other
+  /// argument by `argument`.
   void call(const stem_entry &entry, int64_t tokens, int64_t outputRows,
             const std::function<stem_tensor(const stem_argument &)> &argument);
 

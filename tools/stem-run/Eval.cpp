@@ -21,7 +21,7 @@
 
 using namespace stem;
 
-static constexpr int64_t kTile = GraphOptions().tokenTile;
+static constexpr int64_t kTile = kTokenTile;
 
 static constexpr const char *footer = R"(Examples:
   stem-run eval smollm2 --text=book.txt

@@ -13,10 +13,15 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
 
+#include <functional>
+
 namespace stem {
 
 /// Which functions the module has.
 enum class GraphEntries { Inference, Training };
+
+/// Tokens of one tile of prefill and scoring, where nothing else is asked for.
+inline constexpr int64_t kTokenTile = 64;
 
 struct GraphOptions {
   GraphEntries entries = GraphEntries::Inference;
@@ -24,7 +29,10 @@ struct GraphOptions {
   /// stream, norms, softmax and the loss are f32 in both.
   DType compute = DType::F32;
   /// Tokens of one tile of prefill and scoring.
-  int64_t tokenTile = 64;
+  int64_t tokenTile = kTokenTile;
+  /// The element type of a table's rows, F32 or BF16, where it is not the
+  /// checkpoint's; empty: the checkpoint's.
+  std::function<DType(const TensorInfo &)> tableType = {};
 };
 
 /// The model as a module in the graph phase. Layers of one kind are one private

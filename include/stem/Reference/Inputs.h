@@ -36,6 +36,10 @@ mlir::LogicalResult checkOptions(mlir::MLIRContext *context,
 mlir::FlatSymbolRefAttr getBoundSymbol(mlir::func::FuncOp function,
                                        unsigned argument);
 
+/// Whether a caller gives the argument, rather than a pass added it: bound to a
+/// symbol, or a scratch cache.
+bool isGivenArgument(mlir::func::FuncOp function, unsigned argument);
+
 /// One value for each argument. An argument that is bound to a parameter or a
 /// table gets its value. The others are taken from `given` in order, or seeded
 /// where it is null.

@@ -22,6 +22,8 @@ namespace stem {
 struct HostCompileOptions {
   HostTarget target;
   int64_t ffnBlock = kDefaultFFNBlock;
+  /// The function whose gradient is compiled beside it; empty: none.
+  std::string trainedFunction;
   /// Keeps compiled modules; empty: the default, see cacheDirectory().
   std::filesystem::path cacheDirectory;
   bool useCache = true;

@@ -46,6 +46,18 @@ struct HostPipelineOptions : mlir::PassPipelineOptions<HostPipelineOptions> {
       llvm::cl::init(false)};
 };
 
+struct TrainingPipelineOptions
+    : mlir::PassPipelineOptions<TrainingPipelineOptions> {
+  Option<std::string> function{*this, "stem-function",
+                               llvm::cl::desc("The loss to derive"),
+                               llvm::cl::init("loss")};
+};
+
+/// Within the graph phase: the step that gives a loss and its gradients, in
+/// pieces that the later phases lower.
+void buildTrainingPipeline(mlir::OpPassManager &manager,
+                           const TrainingPipelineOptions &options);
+
 /// \name One phase each, from the end of the one before
 /// @{
 void buildImportPipeline(mlir::OpPassManager &manager,

@@ -33,6 +33,35 @@ def StemFuseFFNPass : Pass<"stem-fuse-ffn", "::mlir::func::FuncOp"> {
   }];
 }
 
+def StemResultsToArgumentsPass
+    : Pass<"stem-results-to-arguments", "::mlir::ModuleOp"> {
+  let summary = "Give functions with several results arguments to build them in";
+  let description = [{
+    After bufferization a function returns nothing: what it gives is built in
+    arguments. A layer of inference has one result, which takes the place of
+    the residual stream. Every other function gets an argument with
+    `stem.output` for each result that has none, and its callers pass a new
+    tensor, or the argument of theirs that the result is returned in. In an
+    entry the argument of a gradient has its result's `stem.gradient_of`, and
+    dynamic rows count `outputs`.
+
+    ```mlir
+    func.func private @f(%x: tensor<?x4xf32>) -> (tensor<?x4xf32>, tensor<4xf32>)
+    %0:2 = call @f(%x)
+    // becomes
+    func.func private @f(%x: tensor<?x4xf32>, %y: tensor<?x4xf32> {stem.output},
+                         %z: tensor<4xf32> {stem.output}) -> ...
+    %y = tensor.empty(%tokens) : tensor<?x4xf32>
+    %z = tensor.empty() : tensor<4xf32>
+    %0:2 = call @f(%x, %y, %z)
+    ```
+
+    Runs in the schedule phase, after `stem-specialize`. NOTE: a result has no
+    dynamic size but its tokens, which an operand of the call tells.
+  }];
+  let dependentDialects = ["::mlir::tensor::TensorDialect"];
+}
+
 def StemSpecializePass : Pass<"stem-specialize", "::mlir::ModuleOp"> {
   let summary = "Give every entry its own copy of the functions it calls";
   let description = [{

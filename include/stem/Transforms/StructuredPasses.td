@@ -15,6 +15,54 @@ defvar structuredDialects = [
   "::mlir::math::MathDialect", "::mlir::scf::SCFDialect",
   "::mlir::tensor::TensorDialect"];
 
+def StemScratchAttentionPass : Pass<"stem-scratch-attention", "::mlir::ModuleOp"> {
+  let summary = "Give attention without a cache one to work in";
+  let description = [{
+    Attention of the tokens of a step among themselves, as in training, goes
+    the same way as attention over a cache: appending to pages packs the
+    matrices, and products read pages. Functions with `stem.attention` without
+    a cache, and all their callers, take a scratch cache as last argument,
+    named `scratch` and marked `stem.scratch_cache`; attention works in its
+    layer 0.
+
+    `stem.attention_vjp` takes a second one, `scratch_queries`, whose heads
+    are the query heads, and uses layers 0 and 1 of both: each of its matrices
+    is appended as keys and as values, so that every product finds the side
+    that it reads packed.
+
+    ```mlir
+    func.func private @layer(...) {
+      %a = stem.attention %q, %k, %v at %p of %s {head_dim = 64 : i64, scale = 0.125 : f64} : ...
+    }
+    func.func private @layer_backward(...) {
+      %dq, %dk, %dv = stem.attention_vjp %q, %k, %v, %g at %p of %s {...} : ...
+    }
+    // becomes
+    func.func private @layer(..., %scratch: !stem.kv_cache {stem.name = "scratch", stem.scratch_cache}) {
+      %a = stem.attention %q, %k, %v at %p of %s cache %scratch[%c0] {head_dim = 64 : i64, scale = 0.125 : f64} : ...
+    }
+    func.func private @layer_backward(..., %keys: !stem.kv_cache {...}, %queries: !stem.kv_cache {...}) {
+      stem.kv_append %k, %k at %p of %s in %keys[%c0] : ...
+      stem.kv_append %v, %v at %p of %s in %keys[%c1] : ...
+      stem.kv_append %q, %q at %p of %s in %queries[%c0] : ...
+      stem.kv_append %g, %g at %p of %s in %queries[%c1] : ...
+      %dq, %dk, %dv = stem.attend_vjp %q, %k, %v, %g at %p of %s keys %keys queries %queries {...} : ...
+    }
+    ```
+
+    Runs first in the structured phase, before `stem-split-attention`.
+
+    NOTE: a sequence's positions start at 0 and have no gaps, and its tiles
+    follow each other in order; `stem.attention_vjp` needs a `stem.tile` that
+    is a multiple of 64. Before a step the caller empties the caches (a
+    position that is not appended must hold zeros) and reserves for each
+    sequence as many positions as it has in the step. All attention of an
+    entry has the same heads. A function that something other than a call
+    refers to is an error.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect"];
+}
+
 def StemSplitAttentionPass : Pass<"stem-split-attention", "::mlir::func::FuncOp"> {
   let summary = "Write keys and values first, then attend";
   let description = [{
@@ -29,10 +77,10 @@ def StemSplitAttentionPass : Pass<"stem-split-attention", "::mlir::func::FuncOp"
     %a = stem.attend %q at %p of %s cache %c[%l] {head_dim = 64 : i64, kv_heads = 3 : i64, scale = 0.125 : f64} : ...
     ```
 
-    Runs first in the structured phase, before both tiling passes.
+    Runs after `stem-scratch-attention`, before both tiling passes.
 
-    NOTE: attention without a cache is not lowered to the host; the
-    interpreter runs it. Queries, keys and values have one type, f32 or bf16.
+    NOTE: attention without a cache is an error. Queries, keys and values have
+    one type, f32 or bf16.
   }];
 }
 

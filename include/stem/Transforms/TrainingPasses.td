@@ -59,3 +59,78 @@ def StemAutodiffPass : Pass<"stem-autodiff", "::mlir::ModuleOp"> {
     "::mlir::tensor::TensorDialect"
   ];
 }
+
+def StemDecomposeGradientsPass
+    : Pass<"stem-decompose-gradients", "::mlir::func::FuncOp"> {
+  let summary = "Take VJPs apart: what works on tiles, and sums over tokens";
+  let description = [{
+    The VJPs of FFNs and norms do two things: they compute cotangents of tokens,
+    each from its own token, and add up a weight's over all tokens. Apart, the
+    first part of several ops is one loop over token tiles.
+
+    Patterns: rms_norm_vjp -> rms_norm_input_vjp and sum_tokens; dense_ffn_vjp,
+    gated_ffn_vjp -> gate_vjp between products, and linear_weight_vjp;
+    embedding_vjp -> sum_rows, onto what it is added to where that is a matrix;
+    cross_entropy and its VJP -> cross_entropy_step. The cotangent that a
+    linear_weight_vjp multiplies is rounded to the type of `x`.
+
+    ```mlir
+    %dx, %dw = stem.rms_norm_vjp %x, %w, %c {eps = 1.0e-5 : f64} : ...
+    // becomes
+    %dx = stem.rms_norm_input_vjp %x, %w, %c {eps = 1.0e-5 : f64} : ...
+    %n = stem.rms_norm %x, %ones {eps = 1.0e-5 : f64} : ...
+    %t = arith.mulf %n, %c : tensor<?x64xf32>
+    %dw = stem.sum_tokens %t : tensor<?x64xf32> -> tensor<64xf32>
+    ```
+
+    Runs after `stem-autodiff`, in the graph phase.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect"];
+}
+
+def StemUnpairRowGradientsPass
+    : Pass<"stem-unpair-row-gradients", "::mlir::ModuleOp"> {
+  let summary = "Give the rows of tables' gradients a matrix and an order";
+  let description = [{
+    A `!stem.row_gradient` pairs rows with their numbers. In a compiled step the
+    numbers are known before it starts: the caller sorts the ids of a batch, and
+    the entry's new argument `row_index` (`stem.output_index`) says which of
+    them each token has. Functions return the rows alone, and
+    `stem.table_gradient` becomes `stem.sum_rows` by that index: a row for each
+    id of the batch. The ids are no result any more.
+
+    ```mlir
+    %ids, %rows = stem.table_gradient %pairs index %i ids %t : ...
+    return ..., %ids, %rows
+    // becomes, with the argument %row_index
+    %rows = stem.sum_rows %c by %row_index : ...
+    return ..., %rows
+    ```
+
+    Runs after `stem-autodiff`. NOTE: a table that is looked up twice is an
+    error.
+  }];
+}
+
+def StemTransposeWeightsPass
+    : Pass<"stem-transpose-weights", "::mlir::ModuleOp"> {
+  let summary = "Load weights transposed where products run backwards";
+  let description = [{
+    `stem.linear_input_vjp` multiplies by a weight in the other direction than
+    `stem.linear`. The kernels read the right-hand side in panels, so each
+    direction needs a packed form of its own: the weight is loaded a second
+    time, `transposed`, in the entry, and passed through the functions that the
+    first goes through. Arguments that nothing reads any more are removed.
+
+    ```mlir
+    %w = stem.param_load @w : tensor<64x32xbf16>
+    %dx = stem.linear_input_vjp %c, %w : ...
+    // becomes
+    %w = stem.param_load transposed @w : tensor<32x64xbf16>
+    %dx = stem.linear %c, %w : ...
+    ```
+
+    Runs after `stem-decompose-gradients` and before `stem-pack-weights`. NOTE:
+    a weight that is no parameter stays, and is multiplied by plain loops.
+  }];
+}

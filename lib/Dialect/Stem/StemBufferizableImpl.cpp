@@ -44,6 +44,9 @@ Type bufferType(Type tensor) {
 
 bool readsDestination(PackedMatmulOp op) { return op.getAccumulate(); }
 bool readsDestination(PackedGatherOp) { return false; }
+bool readsDestination(PackTokensOp) { return false; }
+bool readsDestination(TransposeTokensOp) { return false; }
+bool readsDestination(PanelMatmulOp) { return true; }
 
 /// On buffers the op writes its destination and has no result.
 template <typename OpT>
@@ -117,6 +120,10 @@ void stem::registerBufferizableModels(DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *context, StemDialect *) {
     PackedMatmulOp::attachInterface<DestinationModel<PackedMatmulOp>>(*context);
     PackedGatherOp::attachInterface<DestinationModel<PackedGatherOp>>(*context);
+    PackTokensOp::attachInterface<DestinationModel<PackTokensOp>>(*context);
+    TransposeTokensOp::attachInterface<DestinationModel<TransposeTokensOp>>(
+        *context);
+    PanelMatmulOp::attachInterface<DestinationModel<PanelMatmulOp>>(*context);
     KVAppendOp::attachInterface<KVAppendModel>(*context);
     TableRowsOp::attachInterface<TableRowsModel>(*context);
   });

@@ -121,10 +121,15 @@ const AttributeRule kRules[] = {
     {StemDialect::kIdBoundAttr, Place::Argument, kBound, isI64<1>},
     {StemDialect::kLabelBoundAttr, Place::Argument, kBound, isI64<1>},
     {StemDialect::kRowIndexAttr, Place::Argument, kUnit, isKind<UnitAttr>},
+    {StemDialect::kOutputIndexAttr, Place::Argument, kUnit, isKind<UnitAttr>},
+    {StemDialect::kTransposedAttr, Place::Argument, kUnit, isKind<UnitAttr>},
+    {StemDialect::kGradientOfAttr, Place::Argument, kSymbol,
+     isKind<FlatSymbolRefAttr>},
     {StemDialect::kRoleAttr, Place::Argument,
      "\"ids\", \"positions\" or \"sequences\"", isRole},
     {StemDialect::kScratchAttr, Place::Argument, kUnit, isKind<UnitAttr>},
     {StemDialect::kArenaAttr, Place::Argument, kUnit, isKind<UnitAttr>},
+    {StemDialect::kScratchCacheAttr, Place::Argument, kUnit, isKind<UnitAttr>},
 };
 
 LogicalResult verifyAttribute(Operation *op, std::optional<Place> place,

@@ -86,31 +86,52 @@ LogicalResult LinearWeightVjpOp::verify() {
 
 LogicalResult SumTokensOp::verify() {
   // C1
-  return expectSize(*this, "length of the result", dim(getResult(), 0),
-                    dim(getX(), 1), "the columns of x");
+  int64_t columns = dim(getX(), 1), length = dim(getResult(), 0);
+  if (ShapedType::isDynamic(columns) || ShapedType::isDynamic(length) ||
+      (length > 0 && columns % length == 0))
+    return success();
+  return emitOpError() << "length of the result (" << length
+                       << ") must divide the columns of x (" << columns << ")";
 }
 
-LogicalResult AttentionVjpOp::verify() {
+template <typename Op> static LogicalResult verifyAttentionVjp(Op op) {
   // C1, C2, C3
-  if (failed(expectHeads(*this, getQ(), getK(), getV(), getHeadDim())))
+  if (failed(expectHeads(op, op.getQ(), op.getK(), op.getV(), op.getHeadDim())))
     return failure();
   // C5
-  if (failed(expectShapeOf(*this, "cotangent", getCotangent(), getQ(), "q")))
+  if (failed(expectShapeOf(op, "cotangent", op.getCotangent(), op.getQ(), "q")))
     return failure();
   // C6
-  if (int64_t window = getWindow(); window < 0)
-    return emitOpError() << "window must not be negative, got " << window;
+  if (int64_t window = op.getWindow(); window < 0)
+    return op.emitOpError() << "window must not be negative, got " << window;
   // C7
   for (Value operand :
-       {Value(getK()), Value(getPositions()), Value(getSequences())})
-    if (failed(expectSize(*this, "rows of a token operand", dim(operand, 0),
-                          dim(getQ(), 0), "the rows of q")))
+       {Value(op.getK()), Value(op.getPositions()), Value(op.getSequences())})
+    if (failed(expectSize(op, "rows of a token operand", dim(operand, 0),
+                          dim(op.getQ(), 0), "the rows of q")))
       return failure();
   // C8
-  if (failed(expectCotangent(*this, "dq", getDq(), getQ())) ||
-      failed(expectCotangent(*this, "dk", getDk(), getK())))
+  if (failed(expectCotangent(op, "dq", op.getDq(), op.getQ())) ||
+      failed(expectCotangent(op, "dk", op.getDk(), op.getK())))
     return failure();
-  return expectCotangent(*this, "dv", getDv(), getV());
+  return expectCotangent(op, "dv", op.getDv(), op.getV());
+}
+
+LogicalResult AttentionVjpOp::verify() { return verifyAttentionVjp(*this); }
+
+LogicalResult AttendVjpOp::verify() {
+  if (failed(verifyAttentionVjp(*this)))
+    return failure();
+  // C9
+  Type element = getQ().getType().getElementType();
+  if (!element.isF32() && !element.isBF16())
+    return emitOpError() << "pages are f32 or bf16, got queries of " << element;
+  for (auto [name, operand] : {std::pair("k", getK()), std::pair("v", getV()),
+                               std::pair("cotangent", getCotangent())})
+    if (operand.getType().getElementType() != element)
+      return emitOpError() << name << " must have the elements of q, "
+                           << element << ", got " << operand.getType();
+  return success();
 }
 
 /// A bias, its cotangent, and their names.

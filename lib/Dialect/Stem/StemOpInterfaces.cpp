@@ -33,20 +33,37 @@ void TableRowsOp::getEffects(Effects &effects) {
   effects.emplace_back(MemoryEffects::Read::get());
 }
 
-void PackedMatmulOp::getEffects(Effects &effects) {
-  if (!isa<MemRefType>(getAcc().getType()))
+template <typename OpT>
+static void addDestinationEffects(OpT op, ArrayRef<OpOperand *> inputs,
+                                  bool readsDestination, Effects &effects) {
+  OpOperand *destination = op.getDpsInitOperand(0);
+  if (!isa<MemRefType>(destination->get().getType()))
     return;
-  effects.emplace_back(MemoryEffects::Read::get(), &getAMutable());
-  if (getAccumulate())
-    effects.emplace_back(MemoryEffects::Read::get(), &getAccMutable());
-  effects.emplace_back(MemoryEffects::Write::get(), &getAccMutable());
+  for (OpOperand *input : inputs)
+    effects.emplace_back(MemoryEffects::Read::get(), input);
+  if (readsDestination)
+    effects.emplace_back(MemoryEffects::Read::get(), destination);
+  effects.emplace_back(MemoryEffects::Write::get(), destination);
+}
+
+void PackedMatmulOp::getEffects(Effects &effects) {
+  addDestinationEffects(*this, {&getAMutable()}, getAccumulate(), effects);
 }
 
 void PackedGatherOp::getEffects(Effects &effects) {
-  if (!isa<MemRefType>(getOut().getType()))
-    return;
-  effects.emplace_back(MemoryEffects::Read::get(), &getIdsMutable());
-  effects.emplace_back(MemoryEffects::Write::get(), &getOutMutable());
+  addDestinationEffects(*this, {&getIdsMutable()}, false, effects);
+}
+
+void PackTokensOp::getEffects(Effects &effects) {
+  addDestinationEffects(*this, {&getXMutable()}, false, effects);
+}
+
+void TransposeTokensOp::getEffects(Effects &effects) {
+  addDestinationEffects(*this, {&getXMutable()}, false, effects);
+}
+
+void PanelMatmulOp::getEffects(Effects &effects) {
+  addDestinationEffects(*this, {&getAMutable(), &getBMutable()}, true, effects);
 }
 
 void KVAppendOp::getEffects(Effects &effects) {
@@ -58,6 +75,10 @@ void KVAppendOp::getEffects(Effects &effects) {
 }
 
 void AttendOp::getEffects(Effects &effects) {
+  effects.emplace_back(MemoryEffects::Read::get());
+}
+
+void AttendVjpOp::getEffects(Effects &effects) {
   effects.emplace_back(MemoryEffects::Read::get());
 }
 
@@ -80,6 +101,8 @@ bool EmbeddingOp::isTokenOperand(unsigned index) { return index == 0; }
 bool RMSNormOp::isTokenOperand(unsigned index) { return index == 0; }
 bool SiluOp::isTokenOperand(unsigned index) { return true; }
 bool SiluVjpOp::isTokenOperand(unsigned index) { return true; }
+bool RMSNormInputVjpOp::isTokenOperand(unsigned index) { return index != 1; }
+bool GateVjpOp::isTokenOperand(unsigned index) { return true; }
 bool LinearInputVjpOp::isTokenOperand(unsigned index) { return index == 0; }
 bool KeepSelectedOp::isTokenOperand(unsigned index) { return index < 2; }
 bool LinearOp::isTokenOperand(unsigned index) { return index == 0; }
@@ -314,6 +337,21 @@ OpCost PackedGatherOp::getCost(int64_t tokens) {
   return gatherCost(getB().getType(), getOut(), tokens);
 }
 
+OpCost PackTokensOp::getCost(int64_t tokens) {
+  return costOf(0, 2 * bytesOf(getX().getType(), tokens), 0);
+}
+OpCost TransposeTokensOp::getCost(int64_t tokens) {
+  return costOf(0, 2 * bytesOf(getX().getType(), tokens), 0);
+}
+OpCost PanelMatmulOp::getCost(int64_t tokens) {
+  return costOf(2 * countElements(getAcc().getType(), tokens) *
+                    cast<ShapedType>(getA().getType()).getDimSize(1),
+                bytesOf(getA().getType(), tokens) +
+                    bytesOf(getB().getType(), tokens) +
+                    2 * bytesOf(getAcc().getType(), tokens),
+                0);
+}
+
 OpCost KVAppendOp::getCost(int64_t tokens) {
   return costOf(0,
                 streamedBytes(*this, tokens) +
@@ -339,6 +377,15 @@ static OpCost elementwiseCost(Operation *op, Value x, int64_t flops,
 
 OpCost RMSNormVjpOp::getCost(int64_t tokens) {
   return elementwiseCost(*this, getX(), 10, tokens);
+}
+OpCost RMSNormInputVjpOp::getCost(int64_t tokens) {
+  return elementwiseCost(*this, getX(), 8, tokens);
+}
+OpCost GateVjpOp::getCost(int64_t tokens) {
+  return elementwiseCost(*this, getGate(), 12, tokens);
+}
+OpCost SumRowsOp::getCost(int64_t tokens) {
+  return elementwiseCost(*this, getX(), 1, tokens);
 }
 OpCost SiluVjpOp::getCost(int64_t tokens) {
   return elementwiseCost(*this, getX(), 8, tokens);
@@ -378,15 +425,22 @@ OpCost LinearWeightVjpOp::getCost(int64_t tokens) {
 
 // Five products of the probabilities' size in place of two: the scores again,
 // the cotangents of the probabilities, dv, dq and dk.
-OpCost AttentionVjpOp::getCost(int64_t tokens) {
-  Count rows = rowsOf(getQ(), tokens);
+template <typename Op> static OpCost attentionVjpCost(Op op, int64_t tokens) {
+  Count rows = rowsOf(op.getQ(), tokens);
   int64_t keys = llvm::divideCeil(rows.get(), 2);
-  if (getWindow() > 0)
-    keys = std::min(keys, static_cast<int64_t>(getWindow()));
-  Count heads = getQueryHeads();
-  return costOf(10 * rows * keys * heads * getHeadDim() +
+  if (op.getWindow() > 0)
+    keys = std::min(keys, static_cast<int64_t>(op.getWindow()));
+  Count heads = op.getQueryHeads();
+  return costOf(10 * rows * keys * heads * op.getHeadDim() +
                     10 * rows * keys * heads,
-                streamedBytes(*this, tokens), 0);
+                streamedBytes(op, tokens), 0);
+}
+
+OpCost AttentionVjpOp::getCost(int64_t tokens) {
+  return attentionVjpCost(*this, tokens);
+}
+OpCost AttendVjpOp::getCost(int64_t tokens) {
+  return attentionVjpCost(*this, tokens);
 }
 
 /// Two products for each of `weights`, one more for each of `again`.
@@ -416,6 +470,11 @@ OpCost GatedFFNVjpOp::getCost(int64_t tokens) {
 }
 
 OpCost CrossEntropyVjpOp::getCost(int64_t tokens) {
+  return ffnVjpCost(*this, getX(), {getHead()}, {getHead()},
+                    getWeightShape(getHead().getType()).outputs, tokens);
+}
+
+OpCost CrossEntropyStepOp::getCost(int64_t tokens) {
   return ffnVjpCost(*this, getX(), {getHead()}, {getHead()},
                     getWeightShape(getHead().getType()).outputs, tokens);
 }

@@ -104,8 +104,14 @@ ParamLoadOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
       symbolTable.lookupNearestSymbolFrom<ParamOp>(*this, getParamAttr());
   if (!param)
     return emitOpError() << "'" << getParam() << "' is not a stem.param";
-  // C2: packing turns an [N, K] matrix into packed K x N.
+  // C2, C3: packing turns an [N, K] matrix into packed K x N.
   auto type = param.getTensorType();
+  if (getTransposed()) {
+    if (type.getRank() != 2)
+      return emitOpError() << "cannot be transposed: the parameter is " << type
+                           << ", not a matrix";
+    type = type.clone({type.getDimSize(1), type.getDimSize(0)});
+  }
   if (auto packed = dyn_cast<PackedType>(getType())) {
     if (type.getRank() == 2 && type.getDimSize(0) == packed.getColumns() &&
         type.getDimSize(1) == packed.getRows())
@@ -114,7 +120,9 @@ ParamLoadOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
     return success();
   }
   return emitOpError() << "result type " << getType()
-                       << " is not that of the parameter, " << type;
+                       << " is not that of the parameter"
+                       << (getTransposed() ? ", transposed" : "") << ", "
+                       << type;
 }
 
 LogicalResult
@@ -442,9 +450,8 @@ LogicalResult SelectUpOp::verify() {
 // Schedule
 //===----------------------------------------------------------------------===//
 
-/// One result of the type of the destination on tensors, none on buffers.
-static LogicalResult verifyDestination(Operation *op, Value input,
-                                       Value destination, const char *name) {
+LogicalResult verify::verifyDestination(Operation *op, Value input,
+                                        Value destination, const char *name) {
   bool onTensors = isa<RankedTensorType>(destination.getType());
   if (isa<RankedTensorType>(input.getType()) == onTensors &&
       op->getNumResults() == (onTensors ? 1 : 0) &&
@@ -490,8 +497,12 @@ LogicalResult PackedMatmulOp::verify() {
 }
 
 LogicalResult KVAppendOp::verify() {
-  // C1
-  if (getK().getType() != getV().getType())
+  // C1: buffers may lie differently.
+  auto k = cast<ShapedType>(getK().getType());
+  auto v = cast<ShapedType>(getV().getType());
+  if (k.getShape() != v.getShape() ||
+      k.getElementType() != v.getElementType() ||
+      isa<TensorType>(k) != isa<TensorType>(v))
     return emitOpError() << "k and v must have the same type, got "
                          << getK().getType() << " and " << getV().getType();
   // C2

@@ -36,6 +36,11 @@ mlir::LogicalResult expectPaddingId(mlir::Operation *op,
 mlir::LogicalResult expectHeads(mlir::Operation *op, mlir::Value q,
                                 mlir::Value k, mlir::Value v, int64_t headDim);
 
+/// One result of the type of the destination on tensors, none on buffers.
+mlir::LogicalResult verifyDestination(mlir::Operation *op, mlir::Value input,
+                                      mlir::Value destination,
+                                      const char *name);
+
 } // namespace stem::verify
 
 #endif // STEM_LIB_DIALECT_STEM_VERIFY_H

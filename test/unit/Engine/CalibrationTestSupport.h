@@ -21,7 +21,7 @@
 
 namespace stem::test {
 
-inline constexpr int64_t kTile = GraphOptions().tokenTile;
+inline constexpr int64_t kTile = kTokenTile;
 inline constexpr int64_t kHidden = 32, kWide = 80; ///< of the golden models
 inline constexpr uint64_t kLayers = 3;
 

@@ -124,7 +124,7 @@ TEST_F(CalibrationTextTest, StreamsAreLaidOutInTilesAndSteps) {
   const CalibrationText text = read({write("a", numberedText(16, 'a'))}, 16);
   const TokenStream &fit = text.fit;
   ASSERT_EQ(fit.places(), 14 * kPadded);
-  ASSERT_EQ(kPadded % GraphOptions().tokenTile, 0);
+  ASSERT_EQ(kPadded % kTokenTile, 0);
   for (const auto *values : {&fit.positions, &fit.sequences, &fit.labels,
                              &fit.rows, &fit.sources, &fit.documents})
     ASSERT_EQ(values->size(), fit.ids.size());

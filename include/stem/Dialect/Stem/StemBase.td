@@ -44,11 +44,15 @@ def Stem_Dialect : Dialect {
     - on arguments: `stem.name` (string, in the artefact's description),
       `stem.rows` (string: what its dynamic rows count), `stem.output` (unit:
       the result is built there), `stem.param`, `stem.table` (the symbol that
-      is bound to it), `stem.id_bound` (positive i64: ids lie below it),
+      is bound to it), `stem.transposed` (unit: with
+      rows and columns exchanged), `stem.id_bound` (positive i64: ids lie below it),
       `stem.label_bound` (the same for labels, of which -100 is none),
-      `stem.row_index` (unit: it numbers tokens of the step), `stem.role`
+      `stem.row_index` (unit: it numbers tokens of the step),
+      `stem.output_index` (unit: it numbers output rows), `stem.gradient_of` (as
+      on results, of an argument that one is built in), `stem.role`
       (`"ids"`, `"positions"` or `"sequences"`, for the interpreter),
-      `stem.scratch`, `stem.arena` (unit: planned memory).
+      `stem.scratch`, `stem.arena` (unit: planned memory),
+      `stem.scratch_cache` (unit: a cache that holds nothing between steps).
   }];
   let useDefaultTypePrinterParser = 1;
   let dependentDialects = ["::mlir::arith::ArithDialect"];
@@ -69,9 +73,14 @@ def Stem_Dialect : Dialect {
     static constexpr ::llvm::StringLiteral kLabelBoundAttr = "stem.label_bound";
     /// Argument attribute (unit): this vector numbers tokens of the step.
     static constexpr ::llvm::StringLiteral kRowIndexAttr = "stem.row_index";
+    /// Argument attribute (unit): this vector numbers rows of outputs.
+    static constexpr ::llvm::StringLiteral kOutputIndexAttr =
+        "stem.output_index";
     /// Argument attributes: the stem.param or stem.table bound to it.
     static constexpr ::llvm::StringLiteral kParamAttr = "stem.param";
     static constexpr ::llvm::StringLiteral kTableAttr = "stem.table";
+    /// Argument attribute (unit): the parameter is bound transposed.
+    static constexpr ::llvm::StringLiteral kTransposedAttr = "stem.transposed";
     /// Argument attribute: its name in the artefact's description.
     static constexpr ::llvm::StringLiteral kNameAttr = "stem.name";
     /// Argument attribute: what its dynamic rows count, "tokens" or "outputs".
@@ -84,6 +93,9 @@ def Stem_Dialect : Dialect {
     /// Argument attributes (unit): the scratch of all threads and the arena.
     static constexpr ::llvm::StringLiteral kScratchAttr = "stem.scratch";
     static constexpr ::llvm::StringLiteral kArenaAttr = "stem.arena";
+    /// Argument attribute (unit): a cache that holds nothing between steps.
+    static constexpr ::llvm::StringLiteral kScratchCacheAttr =
+        "stem.scratch_cache";
     /// Entry attributes: bytes of the arena, in all and for each token and
     /// output row, and bytes of scratch for each thread.
     static constexpr ::llvm::StringLiteral kFixedBytesAttr = "stem.fixed_bytes";

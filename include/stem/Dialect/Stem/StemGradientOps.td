@@ -90,9 +90,10 @@ def Stem_LinearWeightVjpOp : Stem_GradientOp<"linear_weight_vjp"> {
 def Stem_SumTokensOp : Stem_GradientOp<"sum_tokens"> {
   let summary = "Sum over tokens, the cotangent of a bias";
   let description = [{
-    `result[n] = sum_t x[t, n]`.
+    `result[n] = sum_t x[t, n]`. Of a result with `N` elements, where `x` has
+    `G N` columns, also over the groups of columns: `sum_t sum_g x[t, g N + n]`.
 
-    Constraints: C1 the result has the columns of `x`.
+    Constraints: C1 the length of the result divides the columns of `x`.
   }];
   let arguments = (ins Stem_FloatMatrix:$x);
   let results = (outs Stem_FloatVector:$result);

@@ -118,6 +118,40 @@ def Stem_AttendOp : Stem_TokenwiseOp<"attend", [
   }];
 }
 
+def Stem_AttendVjpOp : Stem_Op<"attend_vjp", [
+    DeclareOpInterfaceMethods<Stem_CostOpInterface>,
+    DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
+  let summary = "VJP of attention whose operands lie in caches, packed";
+  let description = [{
+    What is left of `stem.attention_vjp` once `stem.kv_append` has written each
+    of its matrices as keys and as values: `k` into layer 0 of `keys` and `v`
+    into layer 1, `q` into layer 0 of `queries`, whose heads are the query
+    heads, and the cotangent into layer 1.
+
+    Constraints: C1 to C3 and C5 to C8 are those of `stem.attention_vjp`; C9
+    `q`, `k`, `v` and `cotangent` have one element type, f32 or bf16.
+  }];
+  let arguments = (ins Stem_FloatMatrix:$q, Stem_FloatMatrix:$k,
+                       Stem_FloatMatrix:$v, Stem_FloatMatrix:$cotangent,
+                       Stem_IdVector:$positions, Stem_IdVector:$sequences,
+                       Stem_KVCacheType:$keys, Stem_KVCacheType:$queries,
+                       I64Attr:$head_dim, F64Attr:$scale,
+                       DefaultValuedAttr<I64Attr, "0">:$window);
+  let results = (outs Stem_FloatMatrix:$dq, Stem_FloatMatrix:$dk,
+                      Stem_FloatMatrix:$dv);
+  let assemblyFormat = [{
+    $q `,` $k `,` $v `,` $cotangent `at` $positions `of` $sequences
+    `keys` $keys `queries` $queries attr-dict `:` type($q) `,` type($k) `,`
+    type($v) `,` type($cotangent) `,` type($positions) `,` type($sequences) `->`
+    type($dq) `,` type($dk) `,` type($dv)
+  }];
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    int64_t getQueryHeads() { return getQ().getType().getDimSize(1) / getHeadDim(); }
+    int64_t getKeyValueHeads() { return getK().getType().getDimSize(1) / getHeadDim(); }
+  }];
+}
+
 def Stem_KVPageOp : Stem_Op<"kv_page", [
     DeclareOpInterfaceMethods<Stem_CostOpInterface>,
     DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
@@ -138,6 +172,68 @@ def Stem_KVPageOp : Stem_Op<"kv_page", [
   let extraClassDeclaration = [{
     /// Positions in one page.
     static constexpr int64_t kPageTokens = 64;
+  }];
+}
+
+class Stem_DestinationOp<string opMnemonic, string destination>
+    : Stem_Op<opMnemonic, [
+        DestinationStyleOpInterface,
+        DeclareOpInterfaceMethods<Stem_CostOpInterface>,
+        DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
+  let hasVerifier = 1;
+  let extraClassDeclaration = "::mlir::MutableOperandRange getDpsInitsMutable() "
+                              "{ return get" # destination # "Mutable(); }";
+}
+
+def Stem_PackTokensOp : Stem_DestinationOp<"pack_tokens", "Panel"> {
+  let summary = "Tokens as the depth of a product: one panel";
+  let description = [{
+    `x`, `M x C` with `C` at most 64, is written as the first `M` rows of a panel
+    of the matrix kernels' layout, whose depth are tokens. `panel` is `1 x P`.
+
+    Constraints: C1 `x` and `panel` have the same element type; C2 `C` is at
+    most 64; C3 on tensors there is one result of the type of `panel`, on
+    buffers none. At run time `M` is even for bf16, and `64 M` at most `P`.
+  }];
+  let arguments = (ins Stem_AnyMatrix:$x, Stem_AnyMatrix:$panel);
+  let results = (outs Variadic<2DTensorOf<[F32, BF16]>>:$results);
+  let assemblyFormat = [{
+    $x `into` $panel attr-dict `:` functional-type(operands, $results)
+  }];
+}
+
+def Stem_TransposeTokensOp : Stem_DestinationOp<"transpose_tokens", "Out"> {
+  let summary = "A matrix with tokens as columns";
+  let description = [{
+    `out[n, t] = x[t, n]`.
+
+    Constraints: C1 `x` and `out` have the same element type; C2 on tensors
+    there is one result of the type of `out`, on buffers none.
+  }];
+  let arguments = (ins Stem_AnyMatrix:$x, Stem_AnyMatrix:$out);
+  let results = (outs Variadic<2DTensorOf<[F32, BF16]>>:$results);
+  let assemblyFormat = [{
+    $x `into` $out attr-dict `:` functional-type(operands, $results)
+  }];
+}
+
+def Stem_PanelMatmulOp : Stem_DestinationOp<"panel_matmul", "Acc"> {
+  let summary = "Product with a matrix that stem.pack_tokens wrote";
+  let description = [{
+    `acc = a * b`, plus the old `acc` where `accumulate` is true, where `a` is
+    `M x K`, `acc` is `M x N`, f32, and `b` holds a panel of `depth` rows a row.
+
+    Constraints: C1 `a` and `acc` have the same number of rows; C2 `a` and `b`
+    have the same element type; C3 on tensors there is one result of the type of
+    `acc`, on buffers none; C4 `b` has the columns of a panel of `depth` rows,
+    and a row for each 64 columns of `acc`. At run time `K` is at most `depth`.
+  }];
+  let arguments = (ins Stem_AnyMatrix:$a, Stem_AnyMatrix:$b,
+                       Stem_AnyF32Matrix:$acc, I1:$accumulate, I64Attr:$depth);
+  let results = (outs Variadic<2DTensorOf<[F32]>>:$results);
+  let assemblyFormat = [{
+    $a `,` $b `into` $acc `accumulate` $accumulate attr-dict `:`
+    functional-type(operands, $results)
   }];
 }
 

@@ -55,12 +55,17 @@ def Stem_ParamLoadOp : Stem_Op<"param_load", [
     Pure, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "The value of a parameter";
   let description = [{
+    With `transposed` that of a matrix `[N, K]` as `[K, N]`, which the product
+    with it in the other direction takes as its weight.
+
     Constraints: C1 the symbol names a `stem.param`; C2 the result type is the
-    parameter's.
+    parameter's, transposed or not; C3 what is transposed is a matrix.
   }];
-  let arguments = (ins FlatSymbolRefAttr:$param);
+  let arguments = (ins FlatSymbolRefAttr:$param, UnitAttr:$transposed);
   let results = (outs AnyTypeOf<[AnyRankedTensor, Stem_PackedType]>:$result);
-  let assemblyFormat = "$param `:` type($result) attr-dict";
+  let assemblyFormat = [{
+    (`transposed` $transposed^)? $param `:` type($result) attr-dict
+  }];
 }
 
 def Stem_TableLoadOp : Stem_Op<"table_load", [

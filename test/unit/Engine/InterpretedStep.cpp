@@ -10,7 +10,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "TrainingStep.h"
+#include "InterpretedStep.h"
 
 #include "stem/Dialect/Stem/StemDialect.h"
 #include "stem/Graph/ModelGraph.h"
@@ -313,7 +313,7 @@ void InterpretedStep::keepGradients(const Values &results) {
 } // namespace
 
 std::unique_ptr<TrainingStep>
-stem::makeTrainingStep(const Checkpoint &checkpoint,
+stem::makeInterpretedStep(const Checkpoint &checkpoint,
                        const TrainingStepOptions &options) {
   return std::make_unique<InterpretedStep>(checkpoint, options);
 }

@@ -1,0 +1,370 @@
+//===- ToLinalgStep.cpp - Gradients of weights, and the loss --------------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "FFNLowering.h"
+#include "TilingUtils.h"
+#include "ToLinalg.h"
+#include "TokenSums.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/Remarks.h"
+
+using namespace mlir;
+using namespace stem;
+
+namespace {
+
+Value constantF32(OpBuilder &b, Location loc, float value) {
+  return arith::ConstantOp::create(b, loc, b.getF32FloatAttr(value));
+}
+
+Value constantIndex(OpBuilder &b, Location loc, int64_t value) {
+  return arith::ConstantIndexOp::create(b, loc, value);
+}
+
+// Pattern: linear_weight_vjp(x, c) -> sums over chunks of tokens
+struct LowerLinearWeightVjp : OpRewritePattern<LinearWeightVjpOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(LinearWeightVjpOp op,
+                                PatternRewriter &b) const override {
+    Location loc = op.getLoc();
+    Value never = arith::ConstantIntOp::create(b, loc, 0, 1);
+    Value acc = destinationOf(b, op.getResult(),
+                              {b.getIndexAttr(op.getType().getDimSize(0)),
+                               b.getIndexAttr(op.getType().getDimSize(1))});
+    Type element = op.getX().getType().getElementType();
+    Value cotangent = convertTensor(b, loc, op.getCotangent(), element);
+    b.replaceOp(op, addOuterProducts(b, loc, op.getX(), cotangent, acc, never));
+    return success();
+  }
+};
+
+// Pattern: linear_input_vjp(c, w) -> c w, by a plain loop nest
+struct LowerLinearInputVjp : OpRewritePattern<LinearInputVjpOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(LinearInputVjpOp op,
+                                PatternRewriter &b) const override {
+    Location loc = op.getLoc();
+    auto weight = dyn_cast<RankedTensorType>(op.getWeight().getType());
+    if (!weight)
+      return b.notifyMatchFailure(op, "the weight is packed for the other "
+                                      "direction");
+    Type f32 = b.getF32Type();
+    Value acc = emptyTensor(b, loc,
+                            {tensor::getMixedSize(b, loc, op.getCotangent(), 0),
+                             b.getIndexAttr(weight.getDimSize(1))},
+                            f32);
+    acc = linalg::FillOp::create(b, loc, constantF32(b, loc, 0), acc)
+              .getResult(0);
+    Value result = buildGeneric(
+        b, loc, 3, true,
+        {{op.getCotangent(), {0, 2}}, {op.getWeight(), {2, 1}}},
+        {{acc, {0, 1}}}, [&](OpBuilder &nb, Location l, ValueRange a) {
+          Value product =
+              arith::MulFOp::create(nb, l, convertFloat(nb, l, a[0], f32),
+                                    convertFloat(nb, l, a[1], f32));
+          return SmallVector<Value>{
+              arith::AddFOp::create(nb, l, a[2], product)};
+        })[0];
+    b.replaceOp(op,
+                convertTensor(b, loc, result, op.getType().getElementType()));
+    return success();
+  }
+};
+
+// Pattern: sum_tokens(x) -> rows added up one after the other
+struct LowerSumTokens : OpRewritePattern<SumTokensOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(SumTokensOp op,
+                                PatternRewriter &b) const override {
+    Location loc = op.getLoc();
+    int64_t length = op.getType().getDimSize(0);
+    Value acc = tensor::EmptyOp::create(b, loc, ArrayRef<int64_t>{1, length},
+                                        b.getF32Type());
+    acc = addRows(b, loc, op.getX(), /*index=*/Value(), acc,
+                  /*startsFromZero=*/true);
+    SmallVector<ReassociationIndices> joined = {{0, 1}};
+    Value sum = tensor::CollapseShapeOp::create(b, loc, acc, joined);
+    b.replaceOp(op, convertTensor(b, loc, sum, op.getType().getElementType()));
+    return success();
+  }
+};
+
+// Pattern: sum_rows(x by index onto y) -> rows added up one after the other
+struct LowerSumRows : OpRewritePattern<SumRowsOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(SumRowsOp op,
+                                PatternRewriter &b) const override {
+    RankedTensorType type = op.getType();
+    Value acc = op.getInitial();
+    if (!acc) {
+      std::optional<unsigned> index = returnedIndex(op.getResult());
+      auto function = op->getParentOfType<func::FuncOp>();
+      if (type.isDynamicDim(0) && (!index || !outputArgument(function, *index)))
+        return b.notifyMatchFailure(op, "only an output tells the number of "
+                                        "rows");
+      acc = type.isDynamicDim(0)
+                ? outputArgument(function, *index)
+                : destinationOf(b, op.getResult(),
+                                {b.getIndexAttr(type.getDimSize(0)),
+                                 b.getIndexAttr(type.getDimSize(1))});
+    }
+    b.replaceOp(op, addRows(b, op.getLoc(), op.getX(), op.getIndex(), acc,
+                            /*startsFromZero=*/!op.getInitial(),
+                            op.getPaddingId()));
+    return success();
+  }
+};
+
+/// The loss over chunks of tokens. A chunk's logits become their own cotangent
+/// tile by tile; then the head's gradient takes them as one product.
+class LossStep {
+public:
+  LossStep(OpBuilder &b, CrossEntropyStepOp op)
+      : b(b), loc(op.getLoc()), op(op), f32(b.getF32Type()) {
+    WeightShape head = getWeightShape(op.getHead().getType());
+    vocabulary = head.outputs;
+    hidden = head.inputs;
+    element = op.getX().getType().getElementType();
+    int64_t row = vocabulary * element.getIntOrFloatBitWidth() / 8;
+    chunk = std::clamp<int64_t>(kBytes / row / kTile * kTile, kTile, kMost);
+    remark::passed(loc,
+                   remark::RemarkOpts::name("StemLossChunk").category("stem"))
+        << remark::metric("Tokens", chunk)
+        << remark::metric("LogitBytes", chunk * row);
+  }
+
+  SmallVector<Value> build() {
+    OpFoldResult tokens = tensor::getMixedSize(b, loc, op.getX(), 0);
+    OpFoldResult width = b.getIndexAttr(hidden);
+    SmallVector<Value> state = {
+        destinationOf(b, op.getNll(), {tokens}),
+        emptyTensor(b, loc, {tokens, width}, f32),
+        destinationOf(b, op.getDhead(), {b.getIndexAttr(vocabulary), width})};
+    Value count = tensor::DimOp::create(b, loc, op.getX(), 0);
+    Value zero = constantIndex(b, loc, 0);
+    Value step = constantIndex(b, loc, chunk);
+    auto loop = scf::ForOp::create(
+        b, loc, zero, count, step, state,
+        [&](OpBuilder &body, Location, Value first, ValueRange values) {
+          OpBuilder::InsertionGuard guard(b);
+          b.setInsertionPoint(body.getInsertionBlock(),
+                              body.getInsertionPoint());
+          Value left = arith::SubIOp::create(b, loc, count, first);
+          Value size = arith::MinUIOp::create(b, loc, left, step);
+          scf::YieldOp::create(b, loc, visit(first, size, values));
+        });
+    SmallVector<Value> results(loop.getResults());
+    Type wanted = op.getDx().getType().getElementType();
+    results[1] = convertTensor(b, loc, results[1], wanted);
+    return results;
+  }
+
+private:
+  static constexpr int64_t kTile = 64;
+  /// Of a chunk's logits, and the most tokens of one.
+  static constexpr int64_t kBytes = int64_t{64} << 20;
+  static constexpr int64_t kMost = 2048;
+
+  /// One chunk: new nll, dx, dhead.
+  SmallVector<Value> visit(Value first, Value size, ValueRange state) {
+    Value logits = tensor::EmptyOp::create(
+        b, loc, ArrayRef<int64_t>{chunk, vocabulary}, element);
+    Value tiles =
+        arith::DivUIOp::create(b, loc, size, constantIndex(b, loc, kTile));
+    auto loop = scf::ForallOp::create(
+        b, loc, ArrayRef<OpFoldResult>{tiles},
+        ValueRange{state[0], state[1], logits}, std::nullopt,
+        [&](OpBuilder &body, Location, ValueRange arguments) {
+          OpBuilder::InsertionGuard guard(b);
+          b.setInsertionPoint(body.getInsertionBlock(),
+                              body.getInsertionPoint());
+          visitTile(first, arguments);
+        });
+    Value dhead = state[2];
+    if (!op.getDhead().use_empty()) {
+      SliceRange rows = {OpFoldResult(first), OpFoldResult(size)};
+      Value x =
+          extractSlice(b, loc, op.getX(),
+                       {rows, {b.getIndexAttr(0), b.getIndexAttr(hidden)}});
+      Value dlogits =
+          extractSlice(b, loc, loop.getResult(2),
+                       {{b.getIndexAttr(0), OpFoldResult(size)},
+                        {b.getIndexAttr(0), b.getIndexAttr(vocabulary)}});
+      Value isLater = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne,
+                                            first, constantIndex(b, loc, 0));
+      dhead = addOuterProducts(b, loc, x, dlogits, dhead, isLater);
+    }
+    return {loop.getResult(0), loop.getResult(1), dhead};
+  }
+
+  /// The body of the loop over tiles: `arguments` are its number, nll, dx and
+  /// the chunk's logits.
+  void visitTile(Value first, ValueRange arguments) {
+    Value local = arith::MulIOp::create(b, loc, arguments[0],
+                                        constantIndex(b, loc, kTile));
+    Value row = arith::AddIOp::create(b, loc, first, local);
+    SliceRange tokens = {OpFoldResult(row), b.getIndexAttr(kTile)};
+    SliceRange ownTokens = {OpFoldResult(local), b.getIndexAttr(kTile)};
+    SliceRange columns = {b.getIndexAttr(0), b.getIndexAttr(hidden)};
+    SliceRange words = {b.getIndexAttr(0), b.getIndexAttr(vocabulary)};
+    Value x = extractSlice(b, loc, op.getX(), {tokens, columns});
+    Value labels = extractSlice(b, loc, op.getLabels(), {tokens});
+    Value cotangent = extractSlice(b, loc, op.getCotangent(), {tokens});
+    Value scores = tensor::EmptyOp::create(
+        b, loc, ArrayRef<int64_t>{kTile, vocabulary}, f32);
+    scores = multiplyInto(b, loc, x, op.getHead(), scores);
+    Value max = reduceRows(scores, -std::numeric_limits<float>::infinity(), {},
+                           /*isMax=*/true);
+    Value sum = reduceRows(scores, 0.0f, max, /*isMax=*/false);
+    Value nll = losses(scores, max, sum, labels,
+                       extractSlice(b, loc, arguments[1], {tokens}));
+    Value gradient =
+        cotangents(scores, max, sum, labels, cotangent,
+                   extractSlice(b, loc, arguments[3], {ownTokens, words}));
+    Value dx = extractSlice(b, loc, arguments[2], {tokens, columns});
+    dx = multiplyBack(gradient, dx);
+    auto terminator = scf::InParallelOp::create(b, loc);
+    OpBuilder inParallel = OpBuilder::atBlockBegin(terminator.getBody());
+    parallelInsertSlice(inParallel, loc, nll, arguments[1], {tokens});
+    parallelInsertSlice(inParallel, loc, dx, arguments[2], {tokens, columns});
+    parallelInsertSlice(inParallel, loc, gradient, arguments[3],
+                        {ownTokens, words});
+  }
+
+  Value multiplyBack(Value gradient, Value dx) {
+    if (op.getTransposed())
+      return multiplyInto(b, loc, gradient, op.getTransposed(), dx);
+    dx =
+        linalg::FillOp::create(b, loc, constantF32(b, loc, 0), dx).getResult(0);
+    return buildGeneric(
+        b, loc, 3, true, {{gradient, {0, 2}}, {op.getHead(), {2, 1}}},
+        {{dx, {0, 1}}}, [&](OpBuilder &nb, Location l, ValueRange a) {
+          Value product =
+              arith::MulFOp::create(nb, l, convertFloat(nb, l, a[0], f32),
+                                    convertFloat(nb, l, a[1], f32));
+          return SmallVector<Value>{
+              arith::AddFOp::create(nb, l, a[2], product)};
+        })[0];
+  }
+
+  /// The largest of each row, or the sum of exp(score - max).
+  Value reduceRows(Value scores, float start, Value max, bool isMax) {
+    Value initial =
+        tensor::EmptyOp::create(b, loc, ArrayRef<int64_t>{kTile}, f32);
+    initial =
+        linalg::FillOp::create(b, loc, constantF32(b, loc, start), initial)
+            .getResult(0);
+    SmallVector<Access> inputs = {{scores, {0, 1}}};
+    if (max)
+      inputs.push_back({max, {0}});
+    return buildGeneric(
+        b, loc, 2, true, inputs, {{initial, {0}}},
+        [&](OpBuilder &nb, Location l, ValueRange a) {
+          if (isMax)
+            return SmallVector<Value>{
+                arith::MaximumFOp::create(nb, l, a.back(), a[0])};
+          Value shift = arith::SubFOp::create(nb, l, a[0], a[1]);
+          return SmallVector<Value>{arith::AddFOp::create(
+              nb, l, a.back(), math::ExpOp::create(nb, l, shift))};
+        })[0];
+  }
+
+  Value isIgnored(OpBuilder &nb, Location l, Value label) {
+    Value ignored = arith::ConstantIntOp::create(nb, l, -100, 32);
+    return arith::CmpIOp::create(nb, l, arith::CmpIPredicate::eq, label,
+                                 ignored);
+  }
+
+  /// log(sum) + max - the label's score, 0 where there is no label.
+  Value losses(Value scores, Value max, Value sum, Value labels, Value out) {
+    return buildGeneric(
+        b, loc, 1, false, {{max, {0}}, {sum, {0}}, {labels, {0}}}, {{out, {0}}},
+        [&](OpBuilder &nb, Location l, ValueRange a) {
+          Value skip = isIgnored(nb, l, a[2]);
+          Value label =
+              arith::IndexCastOp::create(nb, l, nb.getIndexType(), a[2]);
+          label = arith::SelectOp::create(nb, l, skip, constantIndex(nb, l, 0),
+                                          label);
+          Value token = linalg::IndexOp::create(nb, l, 0);
+          Value score = tensor::ExtractOp::create(nb, l, scores,
+                                                  ValueRange{token, label});
+          Value nll = arith::AddFOp::create(
+              nb, l, math::LogOp::create(nb, l, a[1]), a[0]);
+          nll = arith::SubFOp::create(nb, l, nll, score);
+          return SmallVector<Value>{
+              arith::SelectOp::create(nb, l, skip, constantF32(nb, l, 0), nll)};
+        })[0];
+  }
+
+  /// (exp(score - max) / sum - [n is the label]) cotangent.
+  Value cotangents(Value scores, Value max, Value sum, Value labels,
+                   Value cotangent, Value out) {
+    Value factors = emptyLike(b, loc, sum, f32);
+    factors = buildGeneric(
+        b, loc, 1, false, {{sum, {0}}, {labels, {0}}, {cotangent, {0}}},
+        {{factors, {0}}}, [&](OpBuilder &nb, Location l, ValueRange a) {
+          Value c = convertFloat(nb, l, a[2], f32);
+          c = arith::SelectOp::create(nb, l, isIgnored(nb, l, a[1]),
+                                      constantF32(nb, l, 0), c);
+          return SmallVector<Value>{c};
+        })[0];
+    return buildGeneric(
+        b, loc, 2, false,
+        {{scores, {0, 1}},
+         {max, {0}},
+         {sum, {0}},
+         {labels, {0}},
+         {factors, {0}}},
+        {{out, {0, 1}}}, [&](OpBuilder &nb, Location l, ValueRange a) {
+          Value shift = arith::SubFOp::create(nb, l, a[0], a[1]);
+          Value p = arith::DivFOp::create(
+              nb, l, math::ExpOp::create(nb, l, shift), a[2]);
+          Value word = linalg::IndexOp::create(nb, l, 1);
+          word = arith::IndexCastOp::create(nb, l, nb.getI32Type(), word);
+          Value isLabel = arith::CmpIOp::create(nb, l, arith::CmpIPredicate::eq,
+                                                word, a[3]);
+          Value hit = arith::SelectOp::create(
+              nb, l, isLabel, constantF32(nb, l, 1), constantF32(nb, l, 0));
+          Value g = arith::MulFOp::create(
+              nb, l, arith::SubFOp::create(nb, l, p, hit), a[4]);
+          return SmallVector<Value>{convertFloat(nb, l, g, element)};
+        })[0];
+  }
+
+  OpBuilder &b;
+  Location loc;
+  CrossEntropyStepOp op;
+  Type f32, element;
+  int64_t vocabulary, hidden, chunk;
+};
+
+struct LowerCrossEntropyStep : OpRewritePattern<CrossEntropyStepOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(CrossEntropyStepOp op,
+                                PatternRewriter &b) const override {
+    if (!op.getTransposed() && isa<PackedType>(op.getHead().getType()))
+      return b.notifyMatchFailure(op, "the head is packed, and there is no "
+                                      "transposed form of it");
+    b.replaceOp(op, LossStep(b, op).build());
+    return success();
+  }
+};
+
+} // namespace
+
+void stem::populateStepPatterns(RewritePatternSet &patterns) {
+  patterns.add<LowerLinearWeightVjp, LowerLinearInputVjp, LowerSumTokens,
+               LowerSumRows, LowerCrossEntropyStep>(patterns.getContext());
+}

@@ -1,0 +1,298 @@
+//===- CompiledStep.cpp - A training step in compiled code ----------------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "CompiledStep.h"
+
+#include "stem/Dialect/Stem/StemDialect.h"
+#include "stem/Runtime/KVCache.h"
+#include "stem/Support/Error.h"
+
+#include "mlir/IR/SymbolTable.h"
+
+#include <algorithm>
+
+using namespace stem;
+
+namespace {
+
+/// Gradients begin at cache lines.
+constexpr int64_t kFloatsOfLine = 16;
+
+/// What is not trained is a constant to stem-autodiff.
+void freezeOthers(mlir::ModuleOp module, const std::set<std::string> &trained) {
+  for (mlir::Operation &op : *module.getBody()) {
+    const auto symbol = op.getAttrOfType<mlir::StringAttr>(
+        mlir::SymbolTable::getSymbolAttrName());
+    if (mlir::isa<ParamOp, TableOp>(op) && !trained.contains(symbol.str()))
+      op.setAttr(StemDialect::kFrozenAttr,
+                 mlir::UnitAttr::get(module.getContext()));
+  }
+}
+
+template <typename T> stem_tensor vectorTensor(std::vector<T> &values) {
+  return denseTensor(values.data(),
+                     sizeof(T) == 4 && std::is_integral_v<T> ? STEM_I32
+                                                             : STEM_F32,
+                     {static_cast<int64_t>(values.size())});
+}
+
+} // namespace
+
+CompiledStep::CompiledStep(const Checkpoint &checkpoint,
+                           const TrainingStepOptions &options)
+    : checkpoint(checkpoint), runner(checkpoint, options.engine) {
+  compile(options);
+  lossEntry = &runner.entry("loss");
+  stepEntry = &runner.entry("loss_vjp");
+  const int64_t rows = std::max<int64_t>(options.rows, 1);
+  tokens = tiledTokens(rows, (options.tokens + rows - 1) / rows,
+                       stepEntry->token_tile);
+  const stem_entry *entries[] = {lossEntry, stepEntry};
+  weights = std::make_unique<EngineWeights>(entries, runner.module->tables());
+  listGradients();
+}
+
+void CompiledStep::compile(const TrainingStepOptions &options) {
+  const std::set<std::string> trained = trainedKeys(checkpoint, options.train);
+  runner.compile(
+      [&](mlir::MLIRContext &context, const GraphOptions &graphOptions) {
+        GraphOptions graph = graphOptions;
+        graph.entries = GraphEntries::Training;
+        graph.tableType = [&](const TensorInfo &table) {
+          return liveRowType(table, options.rowType);
+        };
+        auto module =
+            buildModelGraph(context, checkpoint.config(), checkpoint.weights(),
+                            checkpoint.tensors(), graph);
+        freezeOthers(*module, trained);
+        return module;
+      },
+      "loss");
+}
+
+/// Outputs with a key are gradients, in the order of the weights.
+void CompiledStep::listGradients() {
+  const auto tableInfos = runner.module->tables();
+  for (int64_t i = 0; i < stepEntry->argument_count; ++i) {
+    const stem_argument &argument = stepEntry->arguments[i];
+    const std::string key = stepEntry->texts + argument.key;
+    if (argument.kind != STEM_ARG_OUTPUT || key.empty())
+      continue;
+    const auto info = std::ranges::find_if(
+        tableInfos, [&](const stem_table_info &t) { return key == t.key; });
+    if (info == tableInfos.end()) {
+      Parameter parameter = {key,
+                             {argument.sizes, argument.sizes + argument.rank}};
+      gradientOffsets.push_back(gradientFloats);
+      gradientFloats += parameter.elements();
+      parameterList.push_back(std::move(parameter));
+    } else {
+      tableList.push_back(
+          {key, info->rows, info->columns,
+           info->dtype == STEM_BF16 ? DType::BF16 : DType::F32});
+      tableNumbers.push_back(info - tableInfos.begin());
+      rowOffsets.push_back(gradientFloats);
+      gradientFloats += std::min(info->rows, tokens) * info->columns;
+    }
+    gradientFloats += -gradientFloats & (kFloatsOfLine - 1);
+  }
+}
+
+StepMemory CompiledStep::memory() const {
+  StepMemory memory;
+  memory.weights = weights->parameterBytes();
+  memory.tables = weights->tableBytes();
+  memory.gradients = gradientFloats * int64_t(sizeof(float));
+  memory.activations =
+      std::max(arenaBytes(*lossEntry, tokens, 0, runner.report.threads),
+               arenaBytes(*stepEntry, tokens, tokens, runner.report.threads));
+  return memory;
+}
+
+void CompiledStep::load() {
+  std::set<std::string> trained;
+  for (const Parameter &parameter : parameterList)
+    trained.insert(parameter.key);
+  weights->load(checkpoint.tensors(), context(), trained);
+  gradients = Arena(gradientFloats * int64_t(sizeof(float)), "the gradients");
+  stem_table_store *made = nullptr;
+  throwIfFailed(context(), stem_table_store_create(context(), &made));
+  store.reset(made);
+  weights->openTables(context(), made);
+}
+
+void CompiledStep::setParameter(size_t parameter,
+                                std::span<const float> values) {
+  weights->set(parameterList[parameter].key, values, context());
+}
+
+RowTable CompiledStep::table(size_t table) {
+  const Table &info = tableList[table];
+  return {weights->tableRows(tableNumbers[table]), info.dtype, info.rows,
+          info.columns};
+}
+
+std::span<const float> CompiledStep::gradient(size_t parameter) const {
+  return {static_cast<const float *>(gradients.data()) +
+              gradientOffsets[parameter],
+          static_cast<size_t>(parameterList[parameter].elements())};
+}
+
+TrainingStep::Rows CompiledStep::tableGradient(size_t table) const {
+  const size_t floats = rowIds.size() * tableList[table].columns;
+  return {rowIds,
+          {static_cast<const float *>(gradients.data()) + rowOffsets[table],
+           floats}};
+}
+
+//===----------------------------------------------------------------------===//
+// A step
+//===----------------------------------------------------------------------===//
+
+/// Of the cache that the entry describes by its layers, row and head_dim.
+stem_kv_options
+CompiledStep::scratchOptions(const stem_argument &argument) const {
+  stem_kv_options kv = {};
+  kv.struct_size = sizeof(kv);
+  kv.layers = argument.sizes[0];
+  kv.head_dim = argument.sizes[2];
+  kv.heads = argument.sizes[1] / argument.sizes[2];
+  kv.max_positions = scratchPositions;
+  kv.max_sequences = scratchSequences;
+  kv.dtype = argument.element;
+  return kv;
+}
+
+void CompiledStep::makeScratch(int64_t sequences, int64_t positions) {
+  scratchSequences = std::max(scratchSequences, sequences);
+  scratchPositions = std::max(scratchPositions, positions);
+  scratch.clear();
+  for (int64_t i = 0; i < stepEntry->argument_count; ++i) {
+    const stem_argument &argument = stepEntry->arguments[i];
+    if (argument.kind != STEM_ARG_CACHE)
+      continue;
+    const stem_kv_options kv = scratchOptions(argument);
+    stem_kv_cache *made = nullptr;
+    throwIfFailed(context(), stem_kv_create(context(), &kv, &made));
+    scratch[stepEntry->texts + argument.name].reset(made);
+  }
+}
+
+/// Room for every position, and zeros where the batch has none.
+void CompiledStep::prepareScratch(const TiledBatch &batch) {
+  const auto sequences = static_cast<int64_t>(batch.lengths.size());
+  const int64_t longest =
+      sequences ? *std::ranges::max_element(batch.lengths) : 1;
+  if (sequences > scratchSequences || longest > scratchPositions ||
+      scratch.empty())
+    makeScratch(std::max<int64_t>(sequences, 1), longest);
+  for (auto &[name, cache] : scratch) {
+    for (int32_t s = 0; s < scratchSequences; ++s)
+      throwIfFailed(context(), stem_kv_truncate(context(), cache.get(), s, 0));
+    for (int32_t s = 0; s < sequences; ++s)
+      throwIfFailed(context(), stem_kv_reserve(context(), cache.get(), s,
+                                               batch.lengths[s]));
+  }
+}
+
+/// The ids of the batch, each once and rising, and each token's place among
+/// them.
+void CompiledStep::findRows(const TiledBatch &batch) {
+  rowIds = batch.ids;
+  std::ranges::sort(rowIds);
+  rowIds.erase(std::unique(rowIds.begin(), rowIds.end()), rowIds.end());
+  rowIndex.clear();
+  for (const int32_t id : batch.ids)
+    rowIndex.push_back(static_cast<int32_t>(
+        std::ranges::lower_bound(rowIds, id) - rowIds.begin()));
+}
+
+stem_tensor CompiledStep::input(const stem_argument &argument,
+                                const std::string &name, TiledBatch &batch) {
+  if (argument.kind == STEM_ARG_CACHE)
+    return handleTensor(scratch.at(name).get());
+  if (argument.kind == STEM_ARG_STORE)
+    return handleTensor(store.get());
+  if (name == "ids")
+    return vectorTensor(batch.ids);
+  if (name == "positions")
+    return vectorTensor(batch.positions);
+  if (name == "sequences")
+    return vectorTensor(batch.sequences);
+  if (name == "labels")
+    return vectorTensor(batch.labels);
+  if (name == "row_index")
+    return vectorTensor(rowIndex);
+  if (name == "nll_cotangent")
+    return vectorTensor(cotangents);
+  fail("{}: the compiled step takes '{}', which nothing gives", runner.name,
+       name);
+}
+
+stem_tensor CompiledStep::output(const stem_entry &entry,
+                                 const stem_argument &argument) {
+  const std::string key = entry.texts + argument.key;
+  if (key.empty())
+    return vectorTensor(losses);
+  float *all = static_cast<float *>(gradients.data());
+  for (size_t i = 0; i < parameterList.size(); ++i)
+    if (parameterList[i].key == key)
+      return denseTensor(all + gradientOffsets[i], STEM_F32, argument.sizes,
+                         argument.rank);
+  for (size_t i = 0; i < tableList.size(); ++i)
+    if (tableList[i].key == key)
+      return denseTensor(
+          all + rowOffsets[i], STEM_F32,
+          {static_cast<int64_t>(rowIds.size()), tableList[i].columns});
+  fail("{}: the compiled step gives a gradient of '{}', which is not trained",
+       runner.name, key);
+}
+
+double CompiledStep::call(const stem_entry &entry, const Batch &batch,
+                          float scale) {
+  TiledBatch tiled = tileBatch(batch, entry.token_tile);
+  prepareScratch(tiled);
+  findRows(tiled);
+  losses.assign(tiled.ids.size(), 0.0f);
+  cotangents.clear();
+  for (const int32_t label : tiled.labels)
+    cotangents.push_back(label == kNoLabel ? 0.0f : scale);
+  runner.call(entry, tiled.tokens(), static_cast<int64_t>(rowIds.size()),
+              [&](const stem_argument &argument) {
+                if (argument.kind == STEM_ARG_PARAM)
+                  return weights->tensor(entry, argument);
+                if (argument.kind == STEM_ARG_OUTPUT)
+                  return output(entry, argument);
+                return input(argument, entry.texts + argument.name, tiled);
+              });
+  double sum = 0;
+  for (const float loss : losses)
+    sum += loss;
+  return sum;
+}
+
+double CompiledStep::run(const Batch &batch, float scale) {
+  if (batch.places() > tokens)
+    fail("{}: a batch of {} places is larger than the {} that the step was "
+         "made for",
+         runner.name, batch.places(), tokens);
+  return call(*stepEntry, batch, scale);
+}
+
+double CompiledStep::evaluate(const Batch &batch) {
+  // The gradients' rows are those of the last run.
+  const auto ids = std::move(rowIds);
+  const double sum = call(*lossEntry, batch, 0.0f);
+  rowIds = std::move(ids);
+  return sum;
+}
+
+std::unique_ptr<TrainingStep>
+stem::makeTrainingStep(const Checkpoint &checkpoint,
+                       const TrainingStepOptions &options) {
+  return std::make_unique<CompiledStep>(checkpoint, options);
+}

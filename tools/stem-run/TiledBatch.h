@@ -1,0 +1,38 @@
+//===- TiledBatch.h - A batch as tiles of tokens ----------------*- C++ -*-===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef STEM_TOOLS_STEM_RUN_TILEDBATCH_H
+#define STEM_TOOLS_STEM_RUN_TILEDBATCH_H
+
+#include "stem/Data/Batch.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace stem {
+
+/// The tokens of a batch as compiled entries take them: each sequence begins a
+/// tile, what a last tile has too much is padding. Padding of the batch is left
+/// out.
+struct TiledBatch {
+  std::vector<int32_t> ids, positions, sequences, labels;
+  std::vector<int64_t> lengths; ///< of the sequences, by number
+
+  int64_t tokens() const { return static_cast<int64_t>(ids.size()); }
+};
+
+/// `tile` tokens make a tile; there is one at least. Throws for a sequence
+/// whose positions do not rise one by one from 0.
+TiledBatch tileBatch(const Batch &batch, int64_t tile);
+
+/// The most tokens that a batch of `rows` rows of `length` places can take when
+/// each row is one sequence.
+int64_t tiledTokens(int64_t rows, int64_t length, int64_t tile);
+
+} // namespace stem
+
+#endif // STEM_TOOLS_STEM_RUN_TILEDBATCH_H
