@@ -128,7 +128,8 @@ class TrainTest(TrainingTest):
             self.assertGreater(result[key], 0)
         self.assertEqual(set(result["plan"]["memory"]), {
             "weights", "masters", "moments", "tables", "row_moments",
-            "gradients", "activations", "data", "total"})
+            "gradients", "activations", "data", "rows_aside",
+            "total"})
         with open(os.path.join(out, "training", "metrics.jsonl")) as file:
             lines = [json.loads(line) for line in file]
         losses = [line["loss"] for line in lines if "loss" in line]
