@@ -64,6 +64,10 @@ void stem::buildTrainingPipeline(OpPassManager &manager,
   StemAutodiffPassOptions autodiff;
   autodiff.function = options.function;
   manager.addPass(createStemAutodiffPass(autodiff));
+  StemRecomputePassOptions recompute;
+  recompute.budget = options.residualBudget;
+  recompute.tokens = options.tokens;
+  manager.addPass(createStemRecomputePass(recompute));
   manager.addPass(createStemUnpairRowGradientsPass());
   manager.addNestedPass<func::FuncOp>(createStemDecomposeGradientsPass());
   // After the VJPs are apart: their products are what runs backwards.

@@ -21,10 +21,20 @@ static constexpr int64_t kPanel = PackedType::kPanelColumns;
 /// panels of that many tokens should stay in the last cache.
 static constexpr int64_t kDepth = 2048;
 
+/// The number of the result that `value` is returned as, rows that are added
+/// onto it included.
+static std::optional<unsigned> finalIndex(Value value) {
+  if (value.hasOneUse())
+    if (auto sum = dyn_cast<SumRowsOp>(*value.user_begin()))
+      if (sum.getInitial() == value)
+        return finalIndex(sum.getResult());
+  return returnedIndex(value);
+}
+
 Value stem::destinationOf(OpBuilder &builder, Value result,
                           ArrayRef<OpFoldResult> sizes) {
   auto function = result.getDefiningOp()->getParentOfType<func::FuncOp>();
-  if (std::optional<unsigned> index = returnedIndex(result))
+  if (std::optional<unsigned> index = finalIndex(result))
     if (Value argument = outputArgument(function, *index))
       if (argument.getType() == result.getType())
         return argument;

@@ -19,6 +19,10 @@ using namespace stem;
 
 namespace {
 
+/// Wider than that of inference: a tile reads the weights once, and there are
+/// enough tiles. A sequence's last tile wastes more.
+constexpr int64_t kTrainingTile = 128;
+
 /// Gradients begin at cache lines.
 constexpr int64_t kFloatsOfLine = 16;
 
@@ -62,6 +66,7 @@ void CompiledStep::compile(const TrainingStepOptions &options) {
       [&](mlir::MLIRContext &context, const GraphOptions &graphOptions) {
         GraphOptions graph = graphOptions;
         graph.entries = GraphEntries::Training;
+        graph.tokenTile = kTrainingTile;
         graph.tableType = [&](const TensorInfo &table) {
           return liveRowType(table, options.rowType);
         };

@@ -51,6 +51,13 @@ struct TrainingPipelineOptions
   Option<std::string> function{*this, "stem-function",
                                llvm::cl::desc("The loss to derive"),
                                llvm::cl::init("loss")};
+  Option<int64_t> residualBudget{
+      *this, "stem-budget",
+      llvm::cl::desc("Bytes that residuals of a step may take; 0: any"),
+      llvm::cl::init(0)};
+  Option<int64_t> tokens{*this, "stem-tokens",
+                         llvm::cl::desc("Tokens of a step, for the budget"),
+                         llvm::cl::init(1)};
 };
 
 /// Within the graph phase: the step that gives a loss and its gradients, in

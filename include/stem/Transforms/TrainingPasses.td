@@ -60,6 +60,37 @@ def StemAutodiffPass : Pass<"stem-autodiff", "::mlir::ModuleOp"> {
   ];
 }
 
+def StemRecomputePass : Pass<"stem-recompute", "::mlir::ModuleOp"> {
+  let summary = "Choose what is kept for the backward pass";
+  let description = [{
+    What a layer's forward function returns for its backward function alone
+    lives from one to the other, in every layer at once. A value that costs
+    little to compute again (rows looked up, a norm; less than 16 FLOPs for each
+    of its bytes) is: its ops move into the backward function, which gets the
+    arguments that they read. With `stem-budget` further values are, the one
+    with the fewest FLOPs for a byte first, until what is kept of `stem-tokens`
+    tokens fits, or nothing is left that can be. A remark of the category `stem`
+    tells bytes and FLOPs; a budget that cannot be met is a warning.
+
+    ```mlir
+    %y:2 = call @layer_forward(%x, %rows, %index)    // the result, the rows
+    %dx = call @layer_backward(%y#1, %dy)
+    // becomes
+    %y = call @layer_forward(%x, %rows, %index)
+    %dx = call @layer_backward(%dy, %rows, %index)   // looks up again
+    ```
+
+    Runs after `stem-autodiff`. NOTE: calls, reads of memory and what depends on
+    them are kept.
+  }];
+  let options = [
+    Option<"budget", "stem-budget", "int64_t", /*default=*/"0",
+           "Bytes that residuals may take; 0: as many as are not cheap.">,
+    Option<"tokens", "stem-tokens", "int64_t", /*default=*/"1",
+           "Tokens of a step, for bytes and FLOPs.">
+  ];
+}
+
 def StemDecomposeGradientsPass
     : Pass<"stem-decompose-gradients", "::mlir::func::FuncOp"> {
   let summary = "Take VJPs apart: what works on tiles, and sums over tokens";
