@@ -88,6 +88,11 @@ void TrainingRun::makeSchedule() {
   tableSchedule.emplace(options);
 }
 
+/// As options take it.
+static const char *flagOf(DType type) {
+  return type == DType::BF16 ? "bf16" : "f32";
+}
+
 /// What changes the bits of a run. A constant rate does not know how many steps
 /// there are, so that such a run may be made longer.
 Json TrainingRun::options() const {
@@ -104,22 +109,21 @@ Json TrainingRun::options() const {
     json.update({{"--steps", arguments.steps},
                  {"--final-lr", rate.final},
                  {"--decay-steps", rate.decay}});
-  json.update({{"--betas", {dense.beta1, dense.beta2}},
-               {"--eps", dense.epsilon},
-               {"--weight-decay", dense.decay},
-               {"--clip", trainer.clip},
-               {"--train", trainedPartName(arguments.part)},
-               {"--row-optimizer", rowModeName(trainer.rows.mode)},
-               {"--table-lr", arguments.tableLearningRate()},
-               {"--table-betas", {rows.beta1, rows.beta2}},
-               {"--table-weight-decay", rows.decay},
-               {"--row-dtype", arguments.rowType
-                                   ? std::string(dtypeName(*arguments.rowType))
-                                   : "keep"},
-               {"--seed", trainer.rows.seed},
-               {"--dtype", dtypeName(step->report().dtype)},
-               {"--threads", step->report().threads},
-               {"instruction set", step->report().isa}});
+  json.update(
+      {{"--betas", {dense.beta1, dense.beta2}},
+       {"--eps", dense.epsilon},
+       {"--weight-decay", dense.decay},
+       {"--clip", trainer.clip},
+       {"--train", trainedPartName(arguments.part)},
+       {"--row-optimizer", rowModeName(trainer.rows.mode)},
+       {"--table-lr", arguments.tableLearningRate()},
+       {"--table-betas", {rows.beta1, rows.beta2}},
+       {"--table-weight-decay", rows.decay},
+       {"--row-dtype", arguments.rowType ? flagOf(*arguments.rowType) : "keep"},
+       {"--seed", trainer.rows.seed},
+       {"--dtype", flagOf(step->report().dtype)},
+       {"--threads", step->report().threads},
+       {"instruction set", step->report().isa}});
   return json;
 }
 
