@@ -149,6 +149,17 @@ class TrainResumeTest(TrainingTest):
                               *common, f"--out={out}", "--resume",
                               f"--steps={step + 3}")
 
+    def test_signal_before_the_first_step(self):
+        """Nothing is kept, and nothing stays."""
+        out, text = self.path("out"), self.text(documents=4000)
+        process = self.start(self.small, f"--data={text}", f"--out={out}",
+                             "--ctx=64", "--no-compile-cache")
+        self.wait_for(lambda: os.path.isdir(out), process)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate()
+        self.assertEqual(process.returncode, 128 + signal.SIGINT, errors)
+        self.assertFalse(os.path.exists(out))
+
     def test_killed_at_moments_of_saving(self):
         """50 times, from the beginning of a checkpoint on."""
         draw = random.Random(1)
@@ -310,6 +321,10 @@ class TrainResumeTest(TrainingTest):
         self.assert_fails(["--resume finds no training run"], *common,
                           f"--out={out}", "--resume")
         self.assertEqual(os.listdir(out), [])
+        # As a run leaves it that ends before its first checkpoint.
+        os.mkdir(os.path.join(out, "training"))
+        self.assert_fails(["--resume finds no checkpoint"], *common,
+                          f"--out={out}", "--resume")
         stem_run(*common, f"--out={out}")
         self.assert_fails(["holds a run with checkpoints"], *common,
                           f"--out={out}")
