@@ -12,6 +12,7 @@
 #include "stem/Support/Hash.h"
 #include "stem/Support/ScratchFolder.h"
 #include "stem/Support/UnfinishedPath.h"
+#include "stem/Training/CheckpointManifest.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -19,11 +20,9 @@
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
-#include <nlohmann/json.hpp>
 #include <sys/file.h>
 
 using namespace stem;
-using nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
 namespace {
@@ -31,9 +30,7 @@ namespace {
 constexpr std::string_view kPrefix = "step-";
 constexpr size_t kDigits = 10;
 constexpr const char *kManifest = "manifest.json";
-constexpr const char *kRun = "run.json";
-constexpr const char *kFormat = "stem-training-checkpoint";
-constexpr int kVersion = 1;
+constexpr const char *kRun = CheckpointManifest::runFile;
 constexpr uint64_t kTextLimit = 64 << 20;
 
 /// The step that a folder's name says.
@@ -59,57 +56,7 @@ std::vector<std::string> namesIn(const fs::path &folder) {
   return names;
 }
 
-/// A name beside the manifest, not a way out of the folder.
-bool isPlainName(const std::string &name) {
-  return !name.empty() && name.front() != '.' &&
-         name.find('/') == std::string::npos;
-}
-
-struct FileEntry {
-  std::string name;
-  uint64_t bytes;
-  std::string sha256;
-};
-
-/// The files that a manifest lists.
-std::vector<FileEntry> parseManifest(const fs::path &path, int64_t step) {
-  const std::string text = readWholeFile(path, kTextLimit);
-  const ordered_json json =
-      ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
-  const auto refuse = [&](std::string_view what) {
-    fail("{}: {}", path.string(), what);
-  };
-  if (!json.is_object())
-    refuse("is no JSON object");
-  if (json.value("format", ordered_json()) != kFormat)
-    refuse(fmt::format("\"format\" is not \"{}\"", kFormat));
-  if (json.value("version", ordered_json()) != kVersion)
-    refuse(fmt::format("\"version\" is not {}, which this program reads",
-                       kVersion));
-  if (json.value("step", ordered_json()) != step)
-    refuse(fmt::format("\"step\" is not {}, as the folder's name says", step));
-  const ordered_json files = json.value("files", ordered_json());
-  std::vector<FileEntry> entries;
-  bool isGood = files.is_array();
-  for (size_t i = 0; isGood && i < files.size(); ++i) {
-    const ordered_json &file = files[i];
-    isGood = file.is_object() && file.contains("name") &&
-             file["name"].is_string() && file.contains("bytes") &&
-             file["bytes"].is_number_unsigned() && file.contains("sha256") &&
-             file["sha256"].is_string();
-    if (!isGood)
-      break;
-    entries.push_back({file["name"], file["bytes"], file["sha256"]});
-    isGood = isPlainName(entries.back().name);
-  }
-  if (!isGood)
-    refuse("\"files\" is not a list of files with name, bytes and sha256");
-  if (std::ranges::find(entries, kRun, &FileEntry::name) == entries.end())
-    refuse(fmt::format("\"files\" does not list {}", kRun));
-  return entries;
-}
-
-void checkFile(const fs::path &path, const FileEntry &wanted) {
+void checkFile(const fs::path &path, const CheckpointManifest::File &wanted) {
   uint64_t bytes = 0;
   const std::string sha256 = hashFile(path, &bytes);
   if (bytes != wanted.bytes)
@@ -134,19 +81,15 @@ void writeTensors(const fs::path &path, const CheckpointFile &file) {
   writer.finish();
 }
 
-void writeManifest(const fs::path &folder, int64_t step,
-                   const std::vector<std::string> &names) {
-  ordered_json files = ordered_json::array();
+CheckpointManifest manifestOf(const fs::path &folder, int64_t step,
+                              const std::vector<std::string> &names) {
+  CheckpointManifest manifest{step, {}};
   for (const std::string &name : names) {
-    uint64_t bytes = 0;
-    const std::string sha256 = hashFile(folder / name, &bytes);
-    files.push_back({{"name", name}, {"bytes", bytes}, {"sha256", sha256}});
+    CheckpointManifest::File file{name, 0, ""};
+    file.sha256 = hashFile(folder / name, &file.bytes);
+    manifest.files.push_back(std::move(file));
   }
-  const ordered_json manifest = {{"format", kFormat},
-                                 {"version", kVersion},
-                                 {"step", step},
-                                 {"files", files}};
-  writeNewFile(folder / kManifest, manifest.dump(2) + "\n");
+  return manifest;
 }
 
 void renamePath(const fs::path &from, const fs::path &to) {
@@ -175,9 +118,8 @@ CheckpointStore::CheckpointStore(fs::path path, int64_t keep)
     fail("{}: another process trains into this folder; wait for it, or choose "
          "another",
          folder.string());
-  const std::string unfinished = "." + std::string(kPrefix);
   for (const std::string &name : namesIn(folder))
-    if (name.starts_with(unfinished)) {
+    if (name.starts_with('.') && name.find(".tmp-") != std::string::npos) {
       std::error_code ignored;
       fs::remove_all(folder / name, ignored);
     }
@@ -203,7 +145,13 @@ LoadedCheckpoint CheckpointStore::load(int64_t step) const {
   LoadedCheckpoint result;
   result.path = pathOf(step);
   result.step = step;
-  for (const FileEntry &entry : parseManifest(result.path / kManifest, step)) {
+  const fs::path listing = result.path / kManifest;
+  const CheckpointManifest manifest = CheckpointManifest::parse(
+      readWholeFile(listing, kTextLimit), listing.string());
+  if (manifest.step != step)
+    fail("{}: \"step\" is {}, the folder's name says {}", listing.string(),
+         manifest.step, step);
+  for (const CheckpointManifest::File &entry : manifest.files) {
     const fs::path path = result.path / entry.name;
     checkFile(path, entry);
     if (entry.name == kRun)
@@ -256,7 +204,8 @@ void CheckpointStore::save(int64_t step,
     writeTensors(temporary.path() / file.name, file);
     names.push_back(file.name);
   }
-  writeManifest(temporary.path(), step, names);
+  writeNewFile(temporary.path() / kManifest,
+               manifestOf(temporary.path(), step, names).text());
   syncPath(temporary.path());
   if (pathExists(path))
     remove(step); // a damaged one of this step

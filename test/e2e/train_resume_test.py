@@ -111,6 +111,19 @@ class TrainResumeTest(TrainingTest):
         stem_run("train", *common, f"--out={out}", "--steps=4", "--resume")
         self.assert_same_run(whole, out)
 
+    def test_killed_while_the_model_was_moved(self):
+        batch, whole, out = self.batch(), self.path("whole"), self.path("out")
+        common = ["train", STEM, f"--batch-ids={batch}", "--steps=2"]
+        stem_run(*common, f"--out={whole}")
+        stem_run(*common, f"--out={out}")
+        fresh = os.path.join(out, "training", "model")
+        os.mkdir(fresh)
+        for name in "config.json", "model.safetensors.index.json":
+            os.rename(os.path.join(out, name), os.path.join(fresh, name))
+        stem_run(*common, f"--out={out}", "--resume")
+        self.assert_same_run(whole, out)
+        self.assertFalse(os.path.exists(fresh))
+
     # ---- Signals ----
 
     def test_signal_saves_and_stops(self):
@@ -135,6 +148,17 @@ class TrainResumeTest(TrainingTest):
             self.assert_fails([f"--steps was 2000, is {step + 3}"], "train",
                               *common, f"--out={out}", "--resume",
                               f"--steps={step + 3}")
+
+    def test_signal_before_the_first_step(self):
+        """Nothing is kept, and nothing stays."""
+        out, text = self.path("out"), self.text(documents=4000)
+        process = self.start(self.small, f"--data={text}", f"--out={out}",
+                             "--ctx=64", "--no-compile-cache")
+        self.wait_for(lambda: os.path.isdir(out), process)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate()
+        self.assertEqual(process.returncode, 128 + signal.SIGINT, errors)
+        self.assertFalse(os.path.exists(out))
 
     def test_killed_at_moments_of_saving(self):
         """50 times, from the beginning of a checkpoint on."""
@@ -288,19 +312,24 @@ class TrainResumeTest(TrainingTest):
 
     def test_folders(self):
         batch, out = self.batch(), self.path("out")
-        common = ["train", STEM, f"--batch-ids={batch}", "--steps=1",
-                  "--schedule=constant"]
+        schedule = ["train", STEM, f"--batch-ids={batch}",
+                    "--schedule=constant"]
+        common = [*schedule, "--steps=1"]
         self.assert_fails(["--resume finds no such folder"], *common,
                           f"--out={out}", "--resume")
         os.mkdir(out)
         self.assert_fails(["--resume finds no training run"], *common,
                           f"--out={out}", "--resume")
         self.assertEqual(os.listdir(out), [])
+        # As a run leaves it that ends before its first checkpoint.
+        os.mkdir(os.path.join(out, "training"))
+        self.assert_fails(["--resume finds no checkpoint"], *common,
+                          f"--out={out}", "--resume")
         stem_run(*common, f"--out={out}")
         self.assert_fails(["holds a run with checkpoints"], *common,
                           f"--out={out}")
         self.assert_fails(["the run is at step 1 already, --steps=0"],
-                          *common, f"--out={out}", "--resume", "--steps=0")
+                          *schedule, f"--out={out}", "--resume", "--steps=0")
         full = self.path("full")
         os.mkdir(full)
         self.write("full/file", "text")

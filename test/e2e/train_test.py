@@ -128,7 +128,8 @@ class TrainTest(TrainingTest):
             self.assertGreater(result[key], 0)
         self.assertEqual(set(result["plan"]["memory"]), {
             "weights", "masters", "moments", "tables", "row_moments",
-            "gradients", "activations", "data", "total"})
+            "gradients", "activations", "data", "rows_aside",
+            "total"})
         with open(os.path.join(out, "training", "metrics.jsonl")) as file:
             lines = [json.loads(line) for line in file]
         losses = [line["loss"] for line in lines if "loss" in line]
@@ -178,6 +179,25 @@ class TrainTest(TrainingTest):
             self.assertIn(part, plan)
         self.assertLess(plan.index("in all"), plan.index("step 1/1"))
 
+    def test_memory_that_is_not_there(self):
+        """Is refused before a text is read."""
+        out = self.path("out")
+        self.assert_fails(["training takes", "masters 1.25 MB",
+                           "moments 2.5 MB", "activations", "are available",
+                           "give a smaller --batch with --accumulate",
+                           "--row-optimizer=rowwise, or --train=tables"],
+                          "train", self.small, "--data=no-such-file",
+                          "--batch=1000000", "--ctx=2048", f"--out={out}")
+        self.assertFalse(os.path.exists(out))
+
+    def test_memory_stays_flat(self):
+        batch, out = self.batch(rows=1, length=4), self.path("out")
+        stem_run("train", STEM, f"--batch-ids={batch}", "--steps=1000",
+                 "--save-every=0", "--row-optimizer=exact", f"--out={out}")
+        lines = metrics(out)
+        self.assertLess(lines[1000]["resident_bytes"],
+                        lines[100]["resident_bytes"] + (1 << 20))
+
     # ---- Nothing to learn, nothing finite ----
 
     def test_batch_without_a_label(self):
@@ -196,7 +216,7 @@ class TrainTest(TrainingTest):
         batch, out = self.batch(), self.path("out")
         common = ["train", STEM, f"--batch-ids={batch}", "--steps=10",
                   "--save-every=1", f"--out={out}", "--schedule=constant",
-                  "--lr=3e38"]
+                  "--lr=3e38", "--weight-decay=0"]
         result = stem_run(*common, check=False)
         self.assertEqual(result.returncode, 1)
         error, = [line for line in result.stderr.splitlines()
@@ -216,16 +236,28 @@ class TrainTest(TrainingTest):
                                                 tensor.floats())))
 
     def test_last_good_checkpoint_is_kept(self):
+        """A rate that rises beyond all bounds."""
         batch, out = self.batch(), self.path("out")
-        model = self.copy_model("model", STEM)
-        common = [f"--batch-ids={batch}", f"--out={out}", "--save-every=1",
-                  "--schedule=constant", "--warmup=3", "--lr=3e38"]
-        result = stem_run("train", model, *common, "--steps=9", check=False)
+        common = ["train", STEM, f"--batch-ids={batch}", f"--out={out}",
+                  "--save-every=1", "--schedule=linear", "--warmup=40",
+                  "--lr=3e20", "--weight-decay=0", "--steps=60"]
+        result = stem_run(*common, check=False)
         self.assertEqual(result.returncode, 1)
-        kept = checkpoints(out)
-        if kept:
-            self.assertIn(f"the checkpoint of step {int(kept[0][5:])} is kept",
-                          result.stderr)
+        kept, = checkpoints(out)
+        self.assertIn(f"the checkpoint of step {int(kept[len('step-'):])} is "
+                      "kept", result.stderr)
+        self.assertTrue(is_complete(os.path.join(out, "training", kept)))
+        again = stem_run(*common, "--resume", check=False)
+        errors = [[line for line in text.splitlines() if "error:" in line]
+                  for text in (result.stderr, again.stderr)]
+        self.assertEqual(errors[0], errors[1])
+
+    def test_decay_beyond_the_weights(self):
+        batch = self.batch()
+        self.assert_fails(["step 1: ", "times the weights off them",
+                           "lower one of the two"], "train", STEM,
+                          f"--batch-ids={batch}", "--steps=1", "--lr=20",
+                          f"--out={self.path('out')}")
 
     # ---- Bad input ----
 
@@ -239,11 +271,11 @@ class TrainTest(TrainingTest):
         ids = ([1, 3], [1, 2, 3])
         long = ([1, 5000], [1] * 5000)
         for parts, tensors in [
-                (["labels", "row 0, column 2", "96"],
+                (["label 96 in row 0, column 2", "ids 0 to 95"],
                  {"input_ids": ids, "labels": ([1, 3], [1, 2, 96])}),
-                (["labels", "-4"],
+                (["label -4 in row 0, column 1"],
                  {"input_ids": ids, "labels": ([1, 3], [1, -4, 5])}),
-                (["input_ids", "100"],
+                (["id 100 in row 0, column 1"],
                  {"input_ids": ([1, 3], [1, 100, 5]), "labels": ids}),
                 (["labels"], {"input_ids": ids}),
                 (["5000", "positions"],
@@ -268,7 +300,7 @@ class TrainTest(TrainingTest):
         self.assert_fails(["fewer than"], "train", self.small,
                           f"--data={text}", f"--out={out}", "--ctx=2048")
         one = self.write("one.txt", "A single document of some words.")
-        self.assert_fails(["single document"], "train", self.small,
+        self.assert_fails(["has one document"], "train", self.small,
                           f"--data={one}", f"--out={out}", "--ctx=8",
                           "--eval-every=1")
         self.assert_fails(["tokenizer"], "train", STEM, f"--data={text}",

@@ -22,12 +22,16 @@ WORDS = ("the a of and to in is it on as by at an be we he so no if or up do "
 
 
 def model_tensors(folder):
-    """Every tensor of a model folder."""
+    """Every tensor of a model folder, those of its index where it has one."""
     result = {}
     for path in glob.glob(os.path.join(folder, "*.safetensors")):
         if os.path.basename(path) != "golden.safetensors":
             result.update(read_tensors(path))
-    return result
+    index = os.path.join(folder, "model.safetensors.index.json")
+    if not os.path.exists(index):
+        return result
+    with open(index) as file:
+        return {name: result[name] for name in json.load(file)["weight_map"]}
 
 
 def metrics(out):

@@ -22,10 +22,16 @@ static fs::path withoutTrailingSlash(const fs::path &path) {
   return normal.has_filename() ? normal : normal.parent_path();
 }
 
-static void makeFolder(const fs::path &path) {
+static fs::path makeFolder(const fs::path &path) {
   if (::mkdir(path.c_str(), 0777) != 0)
     fail("{}: cannot make this folder: {}", path.string(),
          std::strerror(errno));
+  return path;
+}
+
+void RunFolder::keepIt() {
+  if (made)
+    made->keep();
 }
 
 RunFolder::RunFolder(const fs::path &out, const fs::path &model, bool resume,
@@ -36,16 +42,7 @@ RunFolder::RunFolder(const fs::path &out, const fs::path &model, bool resume,
   if (pathExists(top) && pathExists(model) && liesWithin(model, top))
     fail("{}: --out is where the model lies; choose another folder",
          top.string());
-  try {
-    open(resume, keep);
-  } catch (...) {
-    store.reset();
-    if (!made.empty()) {
-      std::error_code ignored;
-      fs::remove_all(made, ignored);
-    }
-    throw;
-  }
+  open(resume, keep);
 }
 
 void RunFolder::open(bool resume, int64_t keep) {
@@ -53,8 +50,7 @@ void RunFolder::open(bool resume, int64_t keep) {
     if (resume)
       fail("{}: --resume finds no such folder; leave it out to begin a run",
            top.string());
-    makeFolder(top);
-    made = top;
+    made = std::make_unique<UnfinishedPath>([&] { return makeFolder(top); });
   }
   if (!isFolder(top))
     fail("{}: is no folder; choose another --out", top.string());
@@ -67,8 +63,6 @@ void RunFolder::open(bool resume, int64_t keep) {
       fail("{}: --resume finds no training run; leave it out to begin one",
            top.string());
     makeFolder(inner);
-    if (made.empty())
-      made = inner;
   }
   if (::access(inner.c_str(), W_OK | X_OK) != 0)
     fail("{}: cannot write there: {}", inner.string(), std::strerror(errno));
@@ -80,12 +74,4 @@ void RunFolder::open(bool resume, int64_t keep) {
   if (resume && store->isEmpty())
     fail("{}: --resume finds no checkpoint; leave it out to begin anew",
          top.string());
-}
-
-RunFolder::~RunFolder() {
-  if (isKept || made.empty())
-    return;
-  store.reset();
-  std::error_code ignored;
-  fs::remove_all(made, ignored);
 }

@@ -8,15 +8,18 @@
 #ifndef STEM_TOOLS_STEM_RUN_RUNFOLDER_H
 #define STEM_TOOLS_STEM_RUN_RUNFOLDER_H
 
+#include "stem/Support/UnfinishedPath.h"
 #include "stem/Training/CheckpointStore.h"
 
 #include <filesystem>
+#include <memory>
 #include <optional>
 
 namespace stem {
 
 /// OUT, whose top is for the finished model, and OUT/training with what the run
-/// keeps. The run holds it alone.
+/// keeps. The run holds it alone. A folder that the constructor made goes
+/// again unless keepIt() was called.
 class RunFolder {
 public:
   /// Makes what is not there, or finds the run that is resumed. Throws when the
@@ -25,11 +28,8 @@ public:
             const std::filesystem::path &model, bool resume, int64_t keep);
   RunFolder(const RunFolder &) = delete;
   RunFolder &operator=(const RunFolder &) = delete;
-  /// Removes what the constructor made unless keepIt() was called.
-  ~RunFolder();
-
   /// The run begins: from now on the folder stays.
-  void keepIt() { isKept = true; }
+  void keepIt();
 
   const std::filesystem::path &out() const { return top; }
   const std::filesystem::path &training() const { return inner; }
@@ -40,8 +40,9 @@ private:
   void open(bool resume, int64_t keep);
 
   std::filesystem::path top, inner;
-  std::filesystem::path made; ///< to remove again; empty for nothing
-  bool isKept = false;
+  /// The folder, where the constructor made it, until it is kept: a signal
+  /// removes it too.
+  std::unique_ptr<UnfinishedPath> made;
   std::optional<CheckpointStore> store;
 };
 

@@ -11,6 +11,7 @@
 #include "stem/Support/Error.h"
 #include "stem/Support/Format.h"
 #include "stem/Support/Hash.h"
+#include "stem/Support/ShallowJson.h"
 
 #include <algorithm>
 #include <cmath>
@@ -34,7 +35,7 @@ std::string RunState::text() const {
 
 RunState RunState::parse(const std::string &text,
                          const std::filesystem::path &path) {
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const Json json = parseShallowObject(text).value_or(Json());
   const auto refuse = [&](const std::string &key, const char *wanted) {
     fail("{}: \"{}\" is not {}", path.string(), key, wanted);
   };

@@ -39,7 +39,11 @@ void moveFile(const fs::path &from, const fs::path &to) {
 TrainedFolder::TrainedFolder(const Checkpoint &checkpoint, fs::path out,
                              fs::path scratch)
     : checkpoint(checkpoint), out(std::move(out)),
-      fresh(std::move(scratch) / "model"), types(checkpoint, std::nullopt) {}
+      fresh(std::move(scratch) / "model"), types(checkpoint, std::nullopt) {
+  // Of a run that was killed while it moved files.
+  std::error_code ignored;
+  fs::remove_all(fresh, ignored);
+}
 
 std::string TrainedFolder::configText() const {
   std::string text = checkpoint.config().sourceText;

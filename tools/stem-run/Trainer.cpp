@@ -48,6 +48,9 @@ TrainerMemory stem::trainerMemory(const TrainingStep &step,
                                         options.rows, table.columns);
     const int64_t touched = std::min(table.rows, tokens * options.accumulate);
     memory.gradients += sums ? bytes * touched * table.columns : 0;
+    if (options.rows.mode == RowMode::Exact)
+      memory.rowsAside += std::min(table.rows, tokens) * table.columns *
+                          static_cast<int64_t>(dtypeBlockBytes(table.dtype));
   }
   return memory;
 }

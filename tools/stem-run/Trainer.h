@@ -35,6 +35,7 @@ struct TrainerMemory {
   int64_t moments = 0;   ///< of dense parameters
   int64_t rowState = 0;  ///< moments and last steps of rows
   int64_t gradients = 0; ///< sums over micro-batches
+  int64_t rowsAside = 0; ///< mode exact: those of a batch, while it validates
 };
 
 TrainerMemory trainerMemory(const TrainingStep &step,

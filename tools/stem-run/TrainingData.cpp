@@ -151,8 +151,8 @@ uint64_t bytesOf(const std::vector<fs::path> &files) {
 }
 
 void printTokenized(const TokenizeReport &report, const fs::path &path) {
-  printStderr("{}: {} tokens, {} documents\n", path.string(), report.tokens,
-              report.documents);
+  printStderr("{}: {} tokens, {} document{}\n", path.string(), report.tokens,
+              report.documents, report.documents == 1 ? "" : "s");
   if (report.emptyDocuments)
     printNote(fmt::format("{} documents without text are left out",
                           report.emptyDocuments));

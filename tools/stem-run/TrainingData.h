@@ -62,8 +62,7 @@ std::unique_ptr<TrainingData>
 openTrainingData(const Checkpoint &checkpoint,
                  const TrainingDataOptions &options, stem_context *context);
 
-/// Rows and length of the batch in a file, without reading all of it into
-/// memory twice: what --batch-ids decides before a step is compiled.
+/// The batch of --batch-ids, checked against the model.
 Batch readGivenBatch(const Checkpoint &checkpoint,
                      const std::filesystem::path &path);
 

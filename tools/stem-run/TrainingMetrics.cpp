@@ -9,6 +9,7 @@
 
 #include "stem/Support/Error.h"
 #include "stem/Support/Files.h"
+#include "stem/Support/ShallowJson.h"
 
 #include <cerrno>
 #include <cstring>
@@ -23,10 +24,9 @@ static void forEachLine(const fs::path &path,
   std::ifstream lines(path);
   for (std::string line; std::getline(lines, line);) {
     // The last one of a run that was killed may be cut.
-    const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (json.is_object() && json.contains("step") &&
-        json["step"].is_number_integer())
-      onLine(json);
+    const auto json = parseShallowObject(line);
+    if (json && json->contains("step") && (*json)["step"].is_number_integer())
+      onLine(*json);
   }
 }
 

@@ -52,6 +52,7 @@ TrainingPlan::TrainingPlan(const Checkpoint &checkpoint,
       {"activations", own.activations,
        fmt::format("--batch={} --ctx={}", shape.rows, shape.length)},
       {"data", data, ""},
+      {"rows aside", outer.rowsAside, "those of a batch, to validate"},
   };
   const auto tokens = static_cast<double>(shape.tokens());
   linearFlops = tokens * linearFlopsPerToken(checkpoint, step);

@@ -88,6 +88,11 @@ void TrainingRun::makeSchedule() {
   tableSchedule.emplace(options);
 }
 
+/// As options take it.
+static const char *flagOf(DType type) {
+  return type == DType::BF16 ? "bf16" : "f32";
+}
+
 /// What changes the bits of a run. A constant rate does not know how many steps
 /// there are, so that such a run may be made longer.
 Json TrainingRun::options() const {
@@ -104,22 +109,21 @@ Json TrainingRun::options() const {
     json.update({{"--steps", arguments.steps},
                  {"--final-lr", rate.final},
                  {"--decay-steps", rate.decay}});
-  json.update({{"--betas", {dense.beta1, dense.beta2}},
-               {"--eps", dense.epsilon},
-               {"--weight-decay", dense.decay},
-               {"--clip", trainer.clip},
-               {"--train", trainedPartName(arguments.part)},
-               {"--row-optimizer", rowModeName(trainer.rows.mode)},
-               {"--table-lr", arguments.tableLearningRate()},
-               {"--table-betas", {rows.beta1, rows.beta2}},
-               {"--table-weight-decay", rows.decay},
-               {"--row-dtype", arguments.rowType
-                                   ? std::string(dtypeName(*arguments.rowType))
-                                   : "keep"},
-               {"--seed", trainer.rows.seed},
-               {"--dtype", dtypeName(step->report().dtype)},
-               {"--threads", step->report().threads},
-               {"instruction set", step->report().isa}});
+  json.update(
+      {{"--betas", {dense.beta1, dense.beta2}},
+       {"--eps", dense.epsilon},
+       {"--weight-decay", dense.decay},
+       {"--clip", trainer.clip},
+       {"--train", trainedPartName(arguments.part)},
+       {"--row-optimizer", rowModeName(trainer.rows.mode)},
+       {"--table-lr", arguments.tableLearningRate()},
+       {"--table-betas", {rows.beta1, rows.beta2}},
+       {"--table-weight-decay", rows.decay},
+       {"--row-dtype", arguments.rowType ? flagOf(*arguments.rowType) : "keep"},
+       {"--seed", trainer.rows.seed},
+       {"--dtype", flagOf(step->report().dtype)},
+       {"--threads", step->report().threads},
+       {"instruction set", step->report().isa}});
   return json;
 }
 
@@ -193,12 +197,14 @@ void TrainingRun::train(const StopOnSignal &stop) {
         arguments.saveEvery > 0 && done % arguments.saveEvery == 0;
     if (isDue || stop.signal() || done == arguments.steps)
       save();
-    if (stop.signal() && done < arguments.steps)
+    if (stop.signal() && done < arguments.steps) {
+      endLine();
       throw Interrupted(
           fmt::format("stopped after step {} of {}, which is saved; the same "
                       "command with --resume goes on",
                       done, arguments.steps),
           stop.signal());
+    }
   }
 }
 
@@ -212,6 +218,7 @@ void TrainingRun::takeStep() {
   try {
     result = trainer->update(batches, rate, tableSchedule->at(done + 1));
   } catch (const Error &error) {
+    endLine();
     fail("step {}: {}{}", done + 1, error.what(),
          savedStep < 0
              ? ""
@@ -220,6 +227,7 @@ void TrainingRun::takeStep() {
   ++done;
   if (result.labels == 0) {
     ++skipped;
+    endLine();
     printNote(fmt::format("step {}: no place of the batch has a label; loss 0, "
                           "step skipped",
                           done));
@@ -262,7 +270,15 @@ void TrainingRun::printStep(const Json &line, double tokensPerSecond) {
               line["lr"].get<double>(), tokensPerSecond,
               line["rows_touched"].get<int64_t>(),
               formatBytes(line["resident_bytes"].get<double>()),
-              isTerminal && done != arguments.steps ? "" : "\n");
+              isTerminal ? "" : "\n");
+  isLineOpen = isTerminal;
+}
+
+/// Before something else is said.
+void TrainingRun::endLine() {
+  if (isLineOpen)
+    printStderr("\n");
+  isLineOpen = false;
 }
 
 void TrainingRun::validate() {
@@ -284,6 +300,7 @@ void TrainingRun::validate() {
        {"validation_loss", finiteOrNull(*validationLoss)},
        {"validation_perplexity", finiteOrNull(std::exp(*validationLoss))},
        {"validation_labels", count}});
+  endLine();
   printStderr("step {}: validation loss {:.4f}, perplexity {:.4f}\n", done,
               *validationLoss, std::exp(*validationLoss));
 }
@@ -294,6 +311,7 @@ void TrainingRun::save() {
   try {
     trainer->requireFinite();
   } catch (const Error &error) {
+    endLine();
     fail("after step {}: {}{}", done, error.what(),
          savedStep < 0
              ? ""
@@ -380,10 +398,10 @@ void TrainingRun::finish() {
 }
 
 void TrainingRun::run() {
-  fingerprint = modelFingerprint(checkpoint);
   chooseShape();
   makeStep();
   openData();
+  fingerprint = modelFingerprint(checkpoint);
   makeSchedule();
   step->load();
   trainer = std::make_unique<Trainer>(checkpoint, *step, arguments.trainer);
@@ -398,6 +416,7 @@ void TrainingRun::run() {
     const StopOnSignal stop;
     train(stop);
   }
+  endLine();
   if (done == 0)
     save(); // --steps=0
   finish();

@@ -43,6 +43,7 @@ private:
   void takeStep();
   void recordStep(const StepResult &result, double rate, double seconds);
   void printStep(const Json &line, double tokensPerSecond);
+  void endLine();
   void validate();
   void save();
 
@@ -82,6 +83,7 @@ private:
   double secondsBefore = 0; ///< of the processes before
   Stopwatch watch;
   double lastPrinted = -1e9;
+  bool isLineOpen = false; ///< of a terminal
 };
 
 } // namespace stem

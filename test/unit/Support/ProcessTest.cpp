@@ -14,6 +14,7 @@
 
 #include <csignal>
 #include <fcntl.h>
+#include <functional>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <thread>
@@ -94,6 +95,56 @@ TEST(Signals, whatIsIgnoredStaysIgnored) {
     ::_exit(7);
   });
   EXPECT_EQ(WEXITSTATUS(status), 7);
+}
+
+void waitFor(const std::function<bool()> &condition) {
+  for (int i = 0; i < 2000 && !condition(); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+}
+
+TEST(Signals, firstOneAsksToStop) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    const TemporaryFolder errors;
+    const int status = statusOf(errors / "errors", [&] {
+      cleanUpOnSignals();
+      {
+        const StopOnSignal stop;
+        if (stop.signal() != 0)
+          ::_exit(1);
+        std::raise(signal);
+        waitFor([&] { return stop.signal() != 0; });
+        if (stop.signal() != signal)
+          ::_exit(2);
+      }
+      const StopOnSignal another;
+      ::_exit(another.signal() == 0 ? 7 : 3);
+    });
+    EXPECT_EQ(WEXITSTATUS(status), 7);
+    EXPECT_NE(readText(errors / "errors").find("once more stops at once"),
+              std::string::npos);
+  }
+}
+
+TEST(Signals, secondOneEndsTheProcess) {
+  const TemporaryFolder errors;
+  const int status = statusOf(errors / "errors", [&] {
+    cleanUpOnSignals();
+    const StopOnSignal stop;
+    std::raise(SIGTERM);
+    waitFor([&] { return stop.signal() != 0; });
+    raiseAndWait(SIGINT);
+  });
+  EXPECT_EQ(WEXITSTATUS(status), 128 + SIGINT);
+}
+
+TEST(Signals, endTheProcessAgainAfterwards) {
+  const TemporaryFolder errors;
+  const int status = statusOf(errors / "errors", [&] {
+    cleanUpOnSignals();
+    { const StopOnSignal stop; }
+    raiseAndWait(SIGINT);
+  });
+  EXPECT_EQ(WEXITSTATUS(status), 128 + SIGINT);
 }
 
 TEST(Signals, fileThatShrinks) {

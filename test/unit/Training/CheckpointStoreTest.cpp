@@ -131,14 +131,17 @@ TEST_F(CheckpointStoreTest, RefusesManifestsOfAnotherKind) {
       {R"({"format": "x"})", "\"format\" is not"},
       {R"({"format": "stem-training-checkpoint", "version": 2})",
        "\"version\" is not 1"},
-      {R"({"format": "stem-training-checkpoint", "version": 1, "step": 9})",
-       "\"step\" is not 1"},
+      {R"({"format": "stem-training-checkpoint", "version": 1, "step": -9})",
+       "\"step\" is not a whole number"},
       {head + "}", "\"files\" is not a list"},
       {head + R"(, "files": [{"name": "a"}]})", "\"files\" is not a list"},
       {head + R"(, "files": [{"name": "../a", "bytes": 1, "sha256": ""}]})",
        "\"files\" is not a list"},
       {head + R"(, "files": [{"name": "a", "bytes": -1, "sha256": ""}]})",
        "\"files\" is not a list"},
+      {R"({"format": "stem-training-checkpoint", "version": 1, "step": 9,
+           "files": [{"name": "run.json", "bytes": 5, "sha256": ""}]})",
+       "\"step\" is 9, the folder's name says 1"},
       {head + R"(, "files": []})", "does not list run.json"}};
   CheckpointStore store(folder, 1);
   save(store, 1);
@@ -189,6 +192,7 @@ TEST_F(CheckpointStoreTest, IsOfOneProcess) {
 TEST_F(CheckpointStoreTest, RemovesWhatAKilledProcessLeft) {
   fs::create_directories(folder / ".step-0000000004.tmp-abcdef");
   writeText(folder / ".step-0000000004.tmp-abcdef" / "dense.safetensors", "x");
+  writeText(folder / ".tokens.safetensors.tmp-abcdef", "x");
   writeText(folder / "metrics.jsonl", "x");
   CheckpointStore store(folder, 1);
   EXPECT_EQ(names(), std::set<std::string>{"metrics.jsonl"});
