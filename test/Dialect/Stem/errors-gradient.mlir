@@ -124,8 +124,24 @@ func.func @linear_weight_vjp_c2_columns(%x: tensor<3x8xf32>, %c: tensor<3x16xf32
 // -----
 
 func.func @sum_tokens_c1(%x: tensor<3x8xf32>) {
-  // expected-error @+1 {{'stem.sum_tokens' op length of the result must be the columns of x, which is 8, got 3}}
+  // expected-error @+1 {{'stem.sum_tokens' op length of the result (3) must divide the columns of x (8)}}
   %0 = stem.sum_tokens %x : tensor<3x8xf32> -> tensor<3xf32>
+  return
+}
+
+// -----
+
+func.func @sum_tokens_c1_longer(%x: tensor<3x8xf32>) {
+  // expected-error @+1 {{'stem.sum_tokens' op length of the result (16) must divide the columns of x (8)}}
+  %0 = stem.sum_tokens %x : tensor<3x8xf32> -> tensor<16xf32>
+  return
+}
+
+// -----
+
+func.func @sum_tokens_c1_empty(%x: tensor<3x8xf32>) {
+  // expected-error @+1 {{'stem.sum_tokens' op length of the result (0) must divide the columns of x (8)}}
+  %0 = stem.sum_tokens %x : tensor<3x8xf32> -> tensor<0xf32>
   return
 }
 
@@ -656,8 +672,8 @@ func.func private @a1_gradient_of() attributes {stem.gradient_of = @w}
 
 // -----
 
-// expected-error @+1 {{'func.func' op attribute 'stem.gradient_of' means nothing on an argument to the stem dialect}}
-func.func private @a1_gradient_of_argument(tensor<4xf32> {stem.gradient_of = @w})
+// expected-error @+1 {{'func.func' op attribute 'stem.gradient_ids_of' means nothing on an argument to the stem dialect}}
+func.func private @a1_argument(tensor<?xi32> {stem.gradient_ids_of = @t})
 
 // -----
 
