@@ -80,6 +80,74 @@ template <typename To> struct Layout {
   int64_t k, n, storedRows, storedColumns;
 };
 
+/// Two elements of one column, the first in the low half: how bf16 rows lie.
+using Words = uint32_t __attribute__((vector_size(16)));
+using Floats = float __attribute__((vector_size(16)));
+
+/// As convert<BF16>, in the upper halves.
+Words roundToBF16(Floats values) {
+  const Words bits = std::bit_cast<Words>(values);
+  const Words rounded = bits + 0x7fff + ((bits >> 16) & 1);
+  const Words isNaN = std::bit_cast<Words>((bits & 0x7fffffff) > 0x7f800000);
+  return ((rounded & ~isNaN) | ((bits | 0x400000) & isNaN)) & 0xffff0000;
+}
+
+Floats load(const float *data) {
+  Floats values;
+  std::memcpy(&values, data, sizeof(values));
+  return values;
+}
+
+/// The pairs of 8 consecutive elements.
+Words pairsOf(const float *row) {
+  const Floats low = load(row), high = load(row + 4);
+  const Words even =
+      roundToBF16(__builtin_shufflevector(low, high, 0, 2, 4, 6));
+  return even >> 16 |
+         roundToBF16(__builtin_shufflevector(low, high, 1, 3, 5, 7));
+}
+
+/// Columns [begin, end), whole fours, of the first `whole` rows, whole eights:
+/// pairs of elements are the words of a transposition.
+void packColumnsInWords(const Layout<BF16> &layout, int64_t first,
+                        int64_t begin, int64_t end, int64_t whole,
+                        const PackSource &source) {
+  auto data = static_cast<const float *>(source.data);
+  for (int64_t n = begin; n < end; n += 4)
+    for (int64_t k = 0; k < whole; k += 8) {
+      Words rows[4], halves[4];
+      for (int i = 0; i < 4; ++i)
+        rows[i] = pairsOf(data + (n - first + i) * source.stride + k);
+      for (int i = 0; i < 2; ++i) {
+        halves[2 * i] =
+            __builtin_shufflevector(rows[i], rows[i + 2], 0, 4, 1, 5);
+        halves[2 * i + 1] =
+            __builtin_shufflevector(rows[i], rows[i + 2], 2, 6, 3, 7);
+      }
+      for (int i = 0; i < 2; ++i) {
+        const Words low =
+            __builtin_shufflevector(halves[i], halves[i + 2], 0, 4, 1, 5);
+        const Words high =
+            __builtin_shufflevector(halves[i], halves[i + 2], 2, 6, 3, 7);
+        std::memcpy(&layout.at(k + 4 * i, n), &low, sizeof(low));
+        std::memcpy(&layout.at(k + 4 * i + 2, n), &high, sizeof(high));
+      }
+    }
+}
+
+/// Rows k and k + 1, from `low` and `high`, of the columns that make whole
+/// fours. Gives their number.
+int64_t packPairInWords(const Layout<BF16> &layout, int64_t k, const float *low,
+                        const float *high) {
+  const int64_t end = layout.n / 4 * 4;
+  for (int64_t n = 0; n < end; n += 4) {
+    const Words words =
+        roundToBF16(load(low + n)) >> 16 | roundToBF16(load(high + n));
+    std::memcpy(&layout.at(k, n), &words, sizeof(words));
+  }
+  return end;
+}
+
 /// Source rows are columns: blocks of one cache line of each of a panel's
 /// source rows keep both sides in the first-level cache.
 template <typename To, typename From>
@@ -88,13 +156,23 @@ void packColumns(const PackTarget &target, int64_t first, int64_t count,
   constexpr int64_t block = 64 / sizeof(From);
   Layout<To> layout(target);
   auto data = static_cast<const From *>(source.data);
+  // What is done in words, if anything.
+  int64_t begin = 0, stop = 0, whole = 0;
+  if constexpr (std::is_same_v<To, BF16> && std::is_same_v<From, float>) {
+    begin = (first + 3) / 4 * 4;
+    stop = (first + count) / 4 * 4;
+    whole = layout.k / 8 * 8;
+    packColumnsInWords(layout, first, begin, stop, whole, source);
+  }
   for (int64_t column = first; column < first + count;) {
     int64_t end =
         std::min(first + count, (column / STEM_PANEL + 1) * STEM_PANEL);
     for (int64_t k = 0; k < layout.k; k += block)
       for (int64_t n = column; n < end; ++n) {
         const From *row = data + (n - first) * source.stride;
-        for (int64_t i = k; i < std::min(k + block, layout.k); ++i)
+        const int64_t done = n >= begin && n < stop ? whole : 0;
+        for (int64_t i = std::max(k, done); i < std::min(k + block, layout.k);
+             ++i)
           layout.at(i, n) = convertElement<To>(row[i]);
       }
     for (int64_t k = layout.k; k < layout.storedRows; ++k)
@@ -114,9 +192,15 @@ void packRows(const PackTarget &target, int64_t first, int64_t count,
   Layout<To> layout(target);
   auto data = static_cast<const From *>(source.data);
   int64_t end = first + count;
+  int64_t done = 0; // columns of this pair of rows
   for (int64_t k = first; k < end; ++k) {
     const From *row = data + (k - first) * source.stride;
-    for (int64_t n = 0; n < layout.n; ++n)
+    if constexpr (std::is_same_v<To, BF16> && std::is_same_v<From, float>)
+      if (k % 2 == 0)
+        done = k + 1 < end
+                   ? packPairInWords(layout, k, row, row + source.stride)
+                   : 0;
+    for (int64_t n = done; n < layout.n; ++n)
       layout.at(k, n) = convertElement<To>(row[n]);
     for (int64_t n = layout.n; n < layout.storedColumns; ++n)
       layout.at(k, n) = To{};

@@ -32,10 +32,14 @@ static LogicalResult collectType(func::FuncOp function, unsigned index,
     return function.emitOpError() << "argument " << index << " " << message;
   };
   Type element;
+  bool isTransposed =
+      function.getArgAttr(index, StemDialect::kTransposedAttr) != nullptr;
+  if (isTransposed && !isa<PackedType>(argument.type))
+    return fail("has '" + StemDialect::kTransposedAttr +
+                "' but is not packed, and weights are transposed where they "
+                "are packed alone");
   if (auto packed = dyn_cast<PackedType>(argument.type)) {
-    argument.packed = function.getArgAttr(index, StemDialect::kTransposedAttr)
-                          ? STEM_PACKED_AS_STORED
-                          : STEM_PACKED;
+    argument.packed = isTransposed ? STEM_PACKED_AS_STORED : STEM_PACKED;
     argument.sizes = {packed.getRows(), packed.getColumns()};
     element = packed.getElementType();
   } else if (isa<KVCacheType>(argument.type)) {

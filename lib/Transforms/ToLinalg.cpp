@@ -75,6 +75,8 @@ LogicalResult verifyLowerable(Operation *op) {
                            "first");
   if (auto vjp = dyn_cast<AttendVjpOp>(op))
     return verifyTokenBlocks(vjp);
+  if (failed(verifyStepOp(op)))
+    return failure();
   auto tokenwise = dyn_cast<TokenwiseOpInterface>(op);
   if (!tokenwise)
     return success();

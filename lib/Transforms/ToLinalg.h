@@ -34,6 +34,8 @@ void populateGradientPatterns(mlir::RewritePatternSet &patterns);
 /// What adds up over tokens: linear_weight_vjp, sum_tokens, sum_rows,
 /// cross_entropy_step; linear_input_vjp of a weight that is no parameter.
 void populateStepPatterns(mlir::RewritePatternSet &patterns);
+/// Says why such an op has no lowering; succeeds for every other one.
+mlir::LogicalResult verifyStepOp(mlir::Operation *op);
 /// attend on a tile of one sequence.
 void populateAttentionPatterns(mlir::RewritePatternSet &patterns);
 

@@ -14,6 +14,7 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/Remarks.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 using namespace stem;
@@ -142,6 +143,27 @@ public:
                    remark::RemarkOpts::name("StemLossChunk").category("stem"))
         << remark::metric("Tokens", chunk)
         << remark::metric("LogitBytes", chunk * row);
+  }
+
+  /// A chunk is whole tiles: what is left of one would be left out.
+  static LogicalResult verifyTiles(CrossEntropyStepOp op) {
+    int64_t tokens = op.getX().getType().getDimSize(0);
+    if (!ShapedType::isDynamic(tokens)) {
+      if (tokens % kTile == 0)
+        return success();
+      return op.emitOpError()
+             << "has " << tokens << " tokens, which is not a multiple of "
+             << kTile;
+    }
+    auto function = op->getParentOfType<func::FuncOp>();
+    auto tile = function->getAttrOfType<IntegerAttr>(StemDialect::kTileAttr);
+    if (tile && tile.getInt() % kTile == 0)
+      return success();
+    return op.emitOpError()
+           << "works on " << kTile << " tokens at a time, but function '"
+           << function.getSymName() << "' has '" << StemDialect::kTileAttr
+           << "' " << (tile ? tile.getInt() : 0)
+           << ", wanted a multiple of them";
   }
 
   SmallVector<Value> build() {
@@ -363,6 +385,103 @@ struct LowerCrossEntropyStep : OpRewritePattern<CrossEntropyStepOp> {
 };
 
 } // namespace
+
+//===----------------------------------------------------------------------===//
+// What has a lowering
+//===----------------------------------------------------------------------===//
+
+static LogicalResult verifyTypes(Operation *op) {
+  for (Type type :
+       llvm::concat<const Type>(op->getOperandTypes(), op->getResultTypes())) {
+    if (getElementTypeOrSelf(type).isF64())
+      return op->emitOpError("computes in f64, which only the interpreter "
+                             "does");
+    auto tensor = dyn_cast<RankedTensorType>(type);
+    if (tensor && tensor.getNumDynamicDims() > tensor.isDynamicDim(0))
+      return op->emitOpError() << "has an operand or result " << tensor
+                               << "; only the number of rows may be dynamic";
+  }
+  return success();
+}
+
+static LogicalResult expectStatic(Operation *op, RankedTensorType sum) {
+  if (sum.hasStaticShape())
+    return success();
+  return op->emitOpError() << "gives " << sum
+                           << ", whose rows nothing tells: they must be static";
+}
+
+static LogicalResult expectFactors(Operation *op, Value x) {
+  Type element = getElementTypeOrSelf(x.getType());
+  if (element.isF32() || element.isBF16())
+    return success();
+  return op->emitOpError() << "multiplies " << element
+                           << "; products over tokens are of f32 or bf16";
+}
+
+static LogicalResult expectSumsInF32(Operation *op, const char *what,
+                                     Value sum) {
+  Type element = getElementTypeOrSelf(sum.getType());
+  if (element.isF32())
+    return success();
+  return op->emitOpError() << "gives " << what << " in " << element
+                           << "; they are added up in f32";
+}
+
+static LogicalResult verify(LinearWeightVjpOp op) {
+  if (failed(expectStatic(op, op.getType())) ||
+      failed(expectFactors(op, op.getX())))
+    return failure();
+  return expectSumsInF32(op, "gradients", op.getResult());
+}
+
+static LogicalResult verify(SumTokensOp op) {
+  if (failed(expectStatic(op, op.getType())))
+    return failure();
+  if (op.getType().getDimSize(0) == 0)
+    return op.emitOpError("has a result without elements");
+  return success();
+}
+
+static LogicalResult verify(SumRowsOp op) {
+  if (op.getInitial() || op.getType().hasStaticShape())
+    return success();
+  std::optional<unsigned> index = returnedIndex(op.getResult());
+  if (index && outputArgument(op->getParentOfType<func::FuncOp>(), *index))
+    return success();
+  return op.emitOpError("is not returned in a 'stem.output', which alone tells "
+                        "its number of rows");
+}
+
+static LogicalResult verify(LinearInputVjpOp op) {
+  if (!isa<PackedType>(op.getWeight().getType()))
+    return success();
+  return op.emitOpError("has a weight that is packed for the other direction; "
+                        "run stem-transpose-weights before stem-pack-weights");
+}
+
+static LogicalResult verify(CrossEntropyStepOp op) {
+  if (getWeightShape(op.getHead().getType()).outputs == 0)
+    return op.emitOpError("has a head without outputs");
+  if (isa<PackedType>(op.getHead().getType()) && !op.getTransposed())
+    return op.emitOpError("has a packed head and no transposed form of it; run "
+                          "stem-transpose-weights before stem-pack-weights");
+  if (failed(expectFactors(op, op.getX())) ||
+      failed(expectSumsInF32(op, "losses", op.getNll())) ||
+      failed(expectSumsInF32(op, "gradients", op.getDhead())))
+    return failure();
+  return LossStep::verifyTiles(op);
+}
+
+LogicalResult stem::verifyStepOp(Operation *op) {
+  return llvm::TypeSwitch<Operation *, LogicalResult>(op)
+      .Case<LinearWeightVjpOp, LinearInputVjpOp, SumTokensOp, SumRowsOp,
+            CrossEntropyStepOp>([](auto known) {
+        return success(succeeded(verifyTypes(known)) &&
+                       succeeded(verify(known)));
+      })
+      .Default(success());
+}
 
 void stem::populateStepPatterns(RewritePatternSet &patterns) {
   patterns.add<LowerLinearWeightVjp, LowerLinearInputVjp, LowerSumTokens,

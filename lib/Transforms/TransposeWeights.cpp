@@ -12,6 +12,7 @@
 #include "mlir/IR/SymbolTable.h"
 #include "llvm/ADT/BitVector.h"
 #include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/ScopeExit.h"
 
 namespace stem {
 #define GEN_PASS_DEF_STEMTRANSPOSEWEIGHTSPASS
@@ -42,8 +43,12 @@ struct TransposeWeightsPass
       else
         addTransposed(cast<CrossEntropyStepOp>(op));
     }
-    for (func::FuncOp function : changed)
-      eraseUnusedArguments(function);
+    // What a callee takes no more its callers need not pass on.
+    for (bool removed = true; removed;) {
+      removed = false;
+      for (func::FuncOp function : changed)
+        removed |= eraseUnusedArguments(function);
+    }
     // Loads that nothing reads any more.
     module.walk([](ParamLoadOp load) {
       if (load->use_empty())
@@ -97,8 +102,11 @@ private:
     auto function =
         argument ? dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp())
                  : func::FuncOp();
-    if (!function || !calls.contains(function))
+    // A function that calls itself passes on what is asked for already.
+    if (!function || !calls.contains(function) ||
+        !visiting.insert(weight).second)
       return {};
+    llvm::scope_exit leave([&] { visiting.erase(weight); });
     SmallVector<Value> passed;
     for (func::CallOp call : calls[function]) {
       passed.push_back(transposeOf(call.getOperand(argument.getArgNumber())));
@@ -133,19 +141,22 @@ private:
       op.getTransposedMutable().assign(head);
   }
 
-  void eraseUnusedArguments(func::FuncOp function) {
+  /// Whether there were any.
+  bool eraseUnusedArguments(func::FuncOp function) {
     llvm::BitVector unused(function.getNumArguments());
     for (BlockArgument argument : function.getArguments())
       if (argument.use_empty())
         unused.set(argument.getArgNumber());
-    if (failed(function.eraseArguments(unused)))
-      return;
+    if (unused.none() || failed(function.eraseArguments(unused)))
+      return false;
     for (func::CallOp call : calls[function])
       call->eraseOperands(unused);
+    return true;
   }
 
   llvm::MapVector<func::FuncOp, SmallVector<func::CallOp>> calls;
   llvm::DenseMap<Value, Value> transposed;
+  llvm::DenseSet<Value> visiting;
   llvm::SetVector<func::FuncOp> changed;
 };
 

@@ -172,3 +172,24 @@ func.func @gradients(%x: tensor<?x8xf32>, %n: tensor<4xf32>, %h: tensor<?x16xf32
   %14:2 = stem.table_gradient %13 index %i ids %i : (!stem.row_gradient<8xf32>, tensor<?xi32>, tensor<?xi32>) -> (tensor<?xi32>, tensor<?x8xf32>)
   return
 }
+
+// The pieces of a training step: elementwise ones as above; the loss and its
+// derivative share the logits; panels are read once and written once.
+// CHECK: @step
+// CHECK: stem.rms_norm_input_vjp {{ *}}256 {{ *}}400 {{ *}}0
+// CHECK-NEXT: stem.gate_vjp {{ *}}384 {{ *}}768 {{ *}}0
+// CHECK-NEXT: stem.sum_rows {{ *}}32 {{ *}}1168 {{ *}}0
+// CHECK-NEXT: stem.cross_entropy_step {{ *}}7424 {{ *}}2352 {{ *}}256
+// CHECK-NEXT: stem.pack_tokens {{ *}}0 {{ *}}256 {{ *}}0
+// CHECK-NEXT: stem.transpose_tokens {{ *}}0 {{ *}}256 {{ *}}0
+// CHECK-NEXT: stem.panel_matmul {{ *}}512 {{ *}}1664 {{ *}}0
+func.func @step(%x: tensor<?x8xf32>, %n: tensor<4xf32>, %i: tensor<?xi32>, %head: tensor<32x8xf32>, %c: tensor<?xf32>, %p: tensor<1x256xf32>, %o: tensor<8x?xf32>, %y: tensor<8x8xf32>, %adds: i1) {
+  %0 = stem.rms_norm_input_vjp %x, %n, %x {eps = 1.0e-5 : f64} : (tensor<?x8xf32>, tensor<4xf32>, tensor<?x8xf32>) -> tensor<?x8xf32>
+  %1:3 = stem.gate_vjp %x, %x, %x : (tensor<?x8xf32>, tensor<?x8xf32>, tensor<?x8xf32>) -> (tensor<?x8xf32>, tensor<?x8xf32>, tensor<?x8xf32>)
+  %2 = stem.sum_rows %x by %i : (tensor<?xi32>, tensor<?x8xf32>) -> tensor<32x8xf32>
+  %3:3 = stem.cross_entropy_step %x, %head, %i, %c : (tensor<?x8xf32>, tensor<32x8xf32>, tensor<?xi32>, tensor<?xf32>) -> (tensor<?xf32>, tensor<?x8xf32>, tensor<32x8xf32>)
+  %4 = stem.pack_tokens %x into %p : (tensor<?x8xf32>, tensor<1x256xf32>) -> tensor<1x256xf32>
+  %5 = stem.transpose_tokens %x into %o : (tensor<?x8xf32>, tensor<8x?xf32>) -> tensor<8x?xf32>
+  %6 = stem.panel_matmul %5, %4 into %y accumulate %adds {depth = 4 : i64} : (tensor<8x?xf32>, tensor<1x256xf32>, tensor<8x8xf32>, i1) -> tensor<8x8xf32>
+  return
+}

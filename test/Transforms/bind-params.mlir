@@ -25,6 +25,18 @@ func.func @entry(%x: tensor<?x8xf32> {stem.name = "x"}) -> (tensor<8xf32>, tenso
   return %b, %again, %w, %p, %t : tensor<8xf32>, tensor<8xf32>, tensor<16x8xf32>, !stem.packed<8x16xf32>, !stem.table<10x16xf32>
 }
 
+// A parameter in both directions is two arguments.
+// CHECK-LABEL: func.func private @both
+// CHECK-SAME: (%[[P:[a-z0-9]+]]: !stem.packed<8x16xf32> {stem.param = @w}
+// CHECK-SAME: %[[T:[a-z0-9]+]]: !stem.packed<16x8xf32> {stem.param = @w, stem.transposed})
+// CHECK: return %[[P]], %[[T]], %[[T]]
+func.func @both() -> (!stem.packed<8x16xf32>, !stem.packed<16x8xf32>, !stem.packed<16x8xf32>) attributes {stem.entry} {
+  %p = stem.param_load @w : !stem.packed<8x16xf32>
+  %t = stem.param_load transposed @w : !stem.packed<16x8xf32>
+  %again = stem.param_load transposed @w : !stem.packed<16x8xf32>
+  return %p, %t, %again : !stem.packed<8x16xf32>, !stem.packed<16x8xf32>, !stem.packed<16x8xf32>
+}
+
 // An entry that loads nothing, and a declaration.
 // CHECK-LABEL: func.func private @plain() attributes {stem.entry}
 func.func @plain() attributes {stem.entry} {
@@ -56,4 +68,17 @@ func.func @called() attributes {stem.entry} {
 func.func @entry() attributes {stem.entry} {
   call @called() : () -> ()
   return
+}
+
+// -----
+
+// Of a square matrix the types of both directions are the same.
+stem.param @s = "s" : tensor<8x8xf32>
+// CHECK-LABEL: func.func private @square
+// CHECK-SAME: (%[[P:[a-z0-9]+]]: tensor<8x8xf32> {stem.param = @s}, %[[T:[a-z0-9]+]]: tensor<8x8xf32> {stem.param = @s, stem.transposed})
+// CHECK: return %[[P]], %[[T]]
+func.func @square() -> (tensor<8x8xf32>, tensor<8x8xf32>) attributes {stem.entry} {
+  %p = stem.param_load @s : tensor<8x8xf32>
+  %t = stem.param_load transposed @s : tensor<8x8xf32>
+  return %p, %t : tensor<8x8xf32>, tensor<8x8xf32>
 }

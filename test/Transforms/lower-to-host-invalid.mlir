@@ -53,6 +53,26 @@ func.func private @strides(%x: memref<?x64xf32, strided<[1, 64]>>, %w: !stem.pac
 
 // -----
 
+func.func private @panel_strides(%x: memref<?x40xf32, strided<[1, 40]>>, %p: memref<1x4096xf32>, %o: memref<40x?xf32, strided<[1, 40]>>, %y: memref<40x64xf32, strided<[1, 40]>>, %a: memref<40x?xf32>, %adds: i1) {
+  // expected-error@+1 {{reads rows of contiguous elements, but an operand has type 'memref<?x40xf32, strided<[1, 40]>>'}}
+  stem.pack_tokens %x into %p : (memref<?x40xf32, strided<[1, 40]>>, memref<1x4096xf32>) -> ()
+  // expected-error@+1 {{reads rows of contiguous elements, but an operand has type 'memref<40x?xf32, strided<[1, 40]>>'}}
+  stem.transpose_tokens %a into %o : (memref<40x?xf32>, memref<40x?xf32, strided<[1, 40]>>) -> ()
+  // expected-error@+1 {{reads rows of contiguous elements, but an operand has type 'memref<40x64xf32, strided<[1, 40]>>'}}
+  stem.panel_matmul %a, %p into %y accumulate %adds {depth = 64 : i64} : (memref<40x?xf32>, memref<1x4096xf32>, memref<40x64xf32, strided<[1, 40]>>, i1) -> ()
+  return
+}
+
+// -----
+
+func.func private @step_ops(%t: tensor<64x8xf32>) {
+  // expected-error@+1 {{cannot be lowered to the host: the structured phase should have replaced it}}
+  %0:3 = stem.gate_vjp %t, %t, %t : (tensor<64x8xf32>, tensor<64x8xf32>, tensor<64x8xf32>) -> (tensor<64x8xf32>, tensor<64x8xf32>, tensor<64x8xf32>)
+  return
+}
+
+// -----
+
 func.func private @tensors(%x: tensor<4x64xf32>, %w: !stem.packed<64x64xf32>, %i: index) -> tensor<4x64xf32> {
   // expected-error@+1 {{works on tensors: bufferize first}}
   %y = stem.packed_matmul %x, %w[%i, %i] into %x : (tensor<4x64xf32>, !stem.packed<64x64xf32>, tensor<4x64xf32>, index, index) -> tensor<4x64xf32>
@@ -164,6 +184,52 @@ func.func @both(%x: memref<4xi32> {stem.id_bound = 3 : i64, stem.label_bound = 3
 
 // expected-error@+1 {{argument 'arg0' has 'stem.row_index', but no argument has stem.rows = "tokens"}}
 func.func @no_tokens(%x: memref<?xi32> {stem.row_index}) attributes {stem.entry} {
+  return
+}
+
+// -----
+
+// expected-error@+1 {{argument 0 has 'stem.output_index' but is not a vector of i32}}
+func.func @output_index(%x: memref<4xf32> {stem.output_index}) attributes {stem.entry} {
+  return
+}
+
+// -----
+
+stem.param @w = "w" : tensor<4x8xf32>
+// expected-error@+1 {{argument 0 has 'stem.transposed' but is not packed, and weights are transposed where they are packed alone}}
+func.func @plain_transposed(%w: memref<8x4xf32> {stem.param = @w, stem.transposed}) attributes {stem.entry} {
+  return
+}
+
+// -----
+
+// expected-error@+1 {{argument 0 has both 'stem.row_index' and 'stem.output_index'}}
+func.func @both_indices(%x: memref<4xi32> {stem.row_index, stem.output_index}) attributes {stem.entry} {
+  return
+}
+
+// -----
+
+// expected-error@+1 {{argument 'arg0' has 'stem.output_index', but no argument has stem.rows = "outputs"}}
+func.func @no_outputs(%x: memref<?xi32> {stem.output_index, stem.rows = "tokens"}) attributes {stem.entry} {
+  return
+}
+
+// -----
+
+// expected-error@+1 {{argument 0 holds the gradient of 'w', which is neither a stem.param nor a stem.table}}
+func.func @gradient_of_nothing(%x: memref<4xf32> {stem.output, stem.gradient_of = @w}) attributes {stem.entry} {
+  return
+}
+
+// -----
+
+// expected-error@+1 {{argument 0 holds the gradient of 'other', which is neither a stem.param nor a stem.table}}
+func.func @gradient_of_function(%x: memref<4xf32> {stem.output, stem.gradient_of = @other}) attributes {stem.entry} {
+  return
+}
+func.func private @other() {
   return
 }
 

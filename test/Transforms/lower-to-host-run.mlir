@@ -5,7 +5,7 @@
 // What a module says of itself, and what a step computes and calls. The runtime
 // is Inputs/run_decode.c.
 
-// CHECK:      module size 1 abi 2 isa 1
+// CHECK:      module size 1 abi 3 isa 1
 // CHECK-NEXT: entry 'decode' function 1 tile 1 bytes 0 512 0 256
 // CHECK-NEXT:   argument 'ids' key '' kind 0 dtype 2 packed 0 sizes [-1] strides [0] rows 1 ids 1 10
 // CHECK-NEXT:   argument 'x' key '' kind 0 dtype 0 packed 0 sizes [-1, 64] strides [0, 0] rows 1 ids 0 0
@@ -21,6 +21,12 @@
 // CHECK-NEXT:   argument 'labels' key '' kind 0 dtype 2 packed 0 sizes [-1] strides [0] rows 1 ids 2 10
 // CHECK-NEXT:   argument 'output_rows' key '' kind 0 dtype 2 packed 0 sizes [-1] strides [0] rows 2 ids 3 0
 // CHECK-NEXT:   argument 'cache' key '' kind 4 dtype 5 packed 0 sizes [4, 64, 16] strides [0, 0, 0] rows 0 ids 0 0 element 1
+// CHECK-NEXT:   tables 2 1
+// CHECK-NEXT: entry 'step' function 1 tile 1 bytes 0 0 0 0
+// CHECK-NEXT:   argument 'row_index' key '' kind 0 dtype 2 packed 0 sizes [-1] strides [0] rows 1 ids 4 0
+// CHECK-NEXT:   argument 'l0.w' key 'layers.0.w' kind 2 dtype 0 packed 2 sizes [64, 64] strides [] rows 0 ids 0 0
+// CHECK-NEXT:   argument 'gradient of l0.w' key 'layers.0.w' kind 1 dtype 0 packed 0 sizes [64, 64] strides [0, 0] rows 0 ids 0 0
+// CHECK-NEXT:   argument 'gradient of t0' key 'layers.0.table' kind 1 dtype 0 packed 0 sizes [-1, 64] strides [0, 0] rows 2 ids 0 0
 // CHECK-NEXT:   tables 2 1
 // CHECK-NEXT: table 't0' key 'layers.0.table' 10 x 64 dtype 0
 // CHECK-NEXT: table 't1' key 'layers.1.table' 10 x 64 dtype 0
@@ -125,5 +131,12 @@ func.func @attend(%k: memref<?x64xbf16> {stem.name = "k", stem.rows = "tokens"},
   call @cache_layer(%k, %p, %n, %cache, %c3) : (memref<?x64xbf16>, memref<?xi32>, i32, !stem.kv_cache, index) -> ()
   call @cache_layer(%k, %p, %n, %cache, %c0) : (memref<?x64xbf16>, memref<?xi32>, i32, !stem.kv_cache, index) -> ()
   call @cache_layer(%k, %p, %n, %cache, %t) : (memref<?x64xbf16>, memref<?xi32>, i32, !stem.kv_cache, index) -> ()
+  return
+}
+// As well: what a training step takes and gives.
+func.func @step(%i: memref<?xi32> {stem.name = "row_index", stem.rows = "tokens", stem.output_index},
+    %w: !stem.packed<64x64xf32> {stem.param = @l0.w, stem.transposed},
+    %dw: memref<64x64xf32> {stem.name = "gradient of l0.w", stem.output, stem.gradient_of = @l0.w},
+    %dt: memref<?x64xf32> {stem.name = "gradient of t0", stem.output, stem.rows = "outputs", stem.gradient_of = @t0}) attributes {stem.entry, stem.tile = 1 : i64} {
   return
 }

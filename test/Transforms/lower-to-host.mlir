@@ -79,3 +79,35 @@ func.func private @vectors(%x: memref<64xf32>, %y: memref<64xbf16>) {
   memref.store %s, %x[%c0] : memref<64xf32>
   return
 }
+
+// -----
+
+// Operands of products over tokens: element types by their numbers, rows with
+// their strides. A product with panels is one with a packed matrix of as many
+// columns as the panels have.
+
+// CHECK-LABEL: llvm.func internal @panels
+// CHECK-SAME:    (%[[CONTEXT:[^:]*]]: !llvm.ptr
+// CHECK:         %[[BF16:.*]] = llvm.mlir.constant(1 : i32) : i32
+// CHECK:         llvm.call @stem_pack_tokens(%{{[^,]*}}, %{{[^,]*}}, %[[BF16]], %{{[^,]*}}, %{{[^,]*}}, %{{[^,]*}}) : (!llvm.ptr, i64, i32, i64, i64, !llvm.ptr) -> ()
+// CHECK:         %[[BF16:.*]] = llvm.mlir.constant(1 : i32) : i32
+// CHECK:         llvm.call @stem_transpose_tokens(%{{[^,]*}}, %{{[^,]*}}, %[[BF16]], %{{[^,]*}}, %{{[^,]*}}, %{{[^,]*}}, %{{[^,]*}}) : (!llvm.ptr, i64, i32, i64, i64, !llvm.ptr, i64) -> ()
+// CHECK:         %[[PANEL:.*]] = llvm.mlir.constant(64 : i64) : i64
+// CHECK:         %[[COLUMNS:.*]] = llvm.mul %{{.*}}, %[[PANEL]] : i64
+// CHECK:         %[[ADDS:.*]] = llvm.zext %{{.*}} : i1 to i32
+// CHECK:         %[[DEPTH:.*]] = llvm.mlir.constant(62 : i64) : i64
+// CHECK:         llvm.call @stem_packed_matmul(%[[CONTEXT]], %{{[^,]*}}, %{{[^,]*}}, %{{[^,]*}}, %{{[^,]*}}, %[[DEPTH]], %[[COLUMNS]], {{.*}}, %[[ADDS]])
+func.func private @panels(%x: memref<?x40xbf16, strided<[80, 1], offset: ?>>, %p: memref<1x3968xbf16, strided<[3968, 1], offset: ?>>, %o: memref<40x?xbf16, strided<[64, 1]>>, %ps: memref<2x3968xbf16>, %y: memref<40x100xf32>, %adds: i1) {
+  stem.pack_tokens %x into %p : (memref<?x40xbf16, strided<[80, 1], offset: ?>>, memref<1x3968xbf16, strided<[3968, 1], offset: ?>>) -> ()
+  stem.transpose_tokens %x into %o : (memref<?x40xbf16, strided<[80, 1], offset: ?>>, memref<40x?xbf16, strided<[64, 1]>>) -> ()
+  stem.panel_matmul %o, %ps into %y accumulate %adds {depth = 62 : i64} : (memref<40x?xbf16, strided<[64, 1]>>, memref<2x3968xbf16>, memref<40x100xf32>, i1) -> ()
+  return
+}
+
+// CHECK-LABEL: llvm.func internal @panels_f32
+// CHECK:         %[[F32:.*]] = llvm.mlir.constant(0 : i32) : i32
+// CHECK:         llvm.call @stem_pack_tokens(%{{[^,]*}}, %{{[^,]*}}, %[[F32]],
+func.func private @panels_f32(%x: memref<?x40xf32>, %p: memref<1x4096xf32>) {
+  stem.pack_tokens %x into %p : (memref<?x40xf32>, memref<1x4096xf32>) -> ()
+  return
+}

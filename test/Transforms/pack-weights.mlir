@@ -181,3 +181,20 @@ func.func @loop(%x: tensor<?x8xf32>, %n: index) {
   call @again(%x, %w) : (tensor<?x8xf32>, tensor<16x8xf32>) -> ()
   return
 }
+
+// -----
+
+// Both directions of a head, and of a weight that is transposed.
+// CHECK-LABEL: func.func @step
+// CHECK-DAG: %[[H:.*]] = stem.param_load @h : !stem.packed<8x16xf32>
+// CHECK-DAG: %[[T:.*]] = stem.param_load transposed @h : !stem.packed<16x8xf32>
+// CHECK: stem.cross_entropy_step %{{.*}}, %[[H]], %{{.*}}, %{{.*}} transposed %[[T]]
+// CHECK: stem.linear %{{.*}}, %[[T]] : tensor<?x16xf32>, !stem.packed<16x8xf32> -> tensor<?x8xf32>
+stem.param @h = "h" : tensor<16x8xf32>
+func.func @step(%x: tensor<?x8xf32>, %y: tensor<?x16xf32>, %l: tensor<?xi32>, %c: tensor<?xf32>) -> (tensor<?xf32>, tensor<?x8xf32>) {
+  %h = stem.param_load @h : tensor<16x8xf32>
+  %t = stem.param_load transposed @h : tensor<8x16xf32>
+  %0:3 = stem.cross_entropy_step %x, %h, %l, %c transposed %t : (tensor<?x8xf32>, tensor<16x8xf32>, tensor<?xi32>, tensor<?xf32>, tensor<8x16xf32>) -> (tensor<?xf32>, tensor<?x8xf32>, tensor<16x8xf32>)
+  %1 = stem.linear %y, %t : tensor<?x16xf32>, tensor<8x16xf32> -> tensor<?x8xf32>
+  return %0#0, %1 : tensor<?xf32>, tensor<?x8xf32>
+}

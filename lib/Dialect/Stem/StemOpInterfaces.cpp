@@ -350,8 +350,11 @@ OpCost TransposeTokensOp::getCost(int64_t tokens) {
   return costOf(0, 2 * bytesOf(getX().getType(), tokens), 0);
 }
 OpCost PanelMatmulOp::getCost(int64_t tokens) {
-  return costOf(2 * countElements(getAcc().getType(), tokens) *
-                    cast<ShapedType>(getA().getType()).getDimSize(1),
+  // The depth of the product are tokens.
+  int64_t depth = cast<ShapedType>(getA().getType()).getDimSize(1);
+  if (ShapedType::isDynamic(depth))
+    depth = tokens;
+  return costOf(2 * countElements(getAcc().getType(), tokens) * depth,
                 bytesOf(getA().getType(), tokens) +
                     bytesOf(getB().getType(), tokens) +
                     2 * bytesOf(getAcc().getType(), tokens),

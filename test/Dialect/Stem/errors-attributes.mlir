@@ -5,7 +5,7 @@
 
 // What is right says nothing.
 stem.table @attributes = "t" : !stem.table<4x8xf32> {stem.from = "w", stem.init = "embedding"}
-func.func @entry(%ids: tensor<?xi32> {stem.name = "ids", stem.rows = "tokens", stem.id_bound = 4 : i64, stem.role = "ids"}, %labels: tensor<?xi32> {stem.label_bound = 4 : i64}, %rows: tensor<?xi32> {stem.row_index}, %w: tensor<4xf32> {stem.param = @w}, %t: !stem.table<4x8xf32> {stem.table = @attributes}, %y: tensor<?xf32> {stem.output}, %s: memref<?xi8> {stem.scratch}, %a: memref<?xi8> {stem.arena}) attributes {stem.entry, stem.tile = 64 : i64, stem.fixed_bytes = 0 : i64, stem.bytes_per_token = 64 : i64, stem.bytes_per_output = 64 : i64, stem.bytes_per_thread = 64 : i64} {
+func.func @entry(%ids: tensor<?xi32> {stem.name = "ids", stem.rows = "tokens", stem.id_bound = 4 : i64, stem.role = "ids"}, %labels: tensor<?xi32> {stem.label_bound = 4 : i64}, %rows: tensor<?xi32> {stem.row_index}, %sums: tensor<?xi32> {stem.output_index}, %w: tensor<4xf32> {stem.param = @w}, %back: tensor<4x4xf32> {stem.param = @w, stem.transposed}, %g: tensor<4xf32> {stem.output, stem.gradient_of = @w}, %t: !stem.table<4x8xf32> {stem.table = @attributes}, %y: tensor<?xf32> {stem.output}, %s: memref<?xi8> {stem.scratch}, %a: memref<?xi8> {stem.arena}) attributes {stem.entry, stem.tile = 64 : i64, stem.fixed_bytes = 0 : i64, stem.bytes_per_token = 64 : i64, stem.bytes_per_output = 64 : i64, stem.bytes_per_thread = 64 : i64} {
   return
 }
 
@@ -28,6 +28,16 @@ func.func private @a1_argument(tensor<4xf32> {stem.entry})
 
 // expected-error @+1 {{'stem.table' op attribute 'stem.entry' means nothing on this op to the stem dialect}}
 stem.table @a1_table = "t" : !stem.table<4x8xf32> {stem.entry}
+
+// -----
+
+// expected-error @+1 {{'func.func' op attribute 'stem.output_index' means nothing on a result to the stem dialect}}
+func.func private @a1_output_index() -> (tensor<?xi32> {stem.output_index})
+
+// -----
+
+// expected-error @+1 {{'func.func' op attribute 'stem.transposed' means nothing on a result to the stem dialect}}
+func.func private @a1_transposed() -> (tensor<4x8xf32> {stem.transposed})
 
 // -----
 
@@ -131,6 +141,21 @@ func.func private @a2_label_bound(tensor<?xi32> {stem.label_bound = -4 : i64})
 
 // expected-error @+1 {{'func.func' op attribute 'stem.row_index' must be a unit attribute, got 1 : i64}}
 func.func private @a2_row_index(tensor<?xi32> {stem.row_index = 1 : i64})
+
+// -----
+
+// expected-error @+1 {{'func.func' op attribute 'stem.output_index' must be a unit attribute, got 1 : i64}}
+func.func private @a2_output_index(tensor<?xi32> {stem.output_index = 1 : i64})
+
+// -----
+
+// expected-error @+1 {{'func.func' op attribute 'stem.transposed' must be a unit attribute, got true}}
+func.func private @a2_transposed(tensor<4x8xf32> {stem.transposed = true})
+
+// -----
+
+// expected-error @+1 {{'func.func' op attribute 'stem.gradient_of' must be a symbol, got "w"}}
+func.func private @a2_gradient_of(tensor<4xf32> {stem.gradient_of = "w"})
 
 // -----
 

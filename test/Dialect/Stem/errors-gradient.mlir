@@ -124,7 +124,7 @@ func.func @linear_weight_vjp_c2_columns(%x: tensor<3x8xf32>, %c: tensor<3x16xf32
 // -----
 
 func.func @sum_tokens_c1(%x: tensor<3x8xf32>) {
-  // expected-error @+1 {{'stem.sum_tokens' op length of the result must be the columns of x, which is 8, got 3}}
+  // expected-error @+1 {{'stem.sum_tokens' op length of the result (3) must divide the columns of x (8)}}
   %0 = stem.sum_tokens %x : tensor<3x8xf32> -> tensor<3xf32>
   return
 }
@@ -134,6 +134,14 @@ func.func @sum_tokens_c1(%x: tensor<3x8xf32>) {
 func.func @attention_logsumexp_c1(%q: tensor<3x8xf32>, %k: tensor<3x4xf32>, %p: tensor<3xi32>, %s: tensor<3xi32>) {
   // expected-error @+1 {{'stem.attention_logsumexp' op head_dim (3) must divide the columns of q (8) and of k (4), both static}}
   %0 = stem.attention_logsumexp %q, %k at %p of %s {head_dim = 3 : i64, scale = 0.5 : f64} : (tensor<3x8xf32>, tensor<3x4xf32>, tensor<3xi32>, tensor<3xi32>) -> tensor<3x2xf32>
+  return
+}
+
+// -----
+
+func.func @sum_tokens_c1_longer(%x: tensor<3x8xf32>) {
+  // expected-error @+1 {{'stem.sum_tokens' op length of the result (16) must divide the columns of x (8)}}
+  %0 = stem.sum_tokens %x : tensor<3x8xf32> -> tensor<16xf32>
   return
 }
 
@@ -182,6 +190,9 @@ func.func @attention_vjp_c9(%q: tensor<3x8xf32>, %k: tensor<3x4xf32>, %p: tensor
 func.func @attention_vjp_c9_result(%q: tensor<3x8xf32>, %k: tensor<3x4xf32>, %l: tensor<3x2xf32>, %p: tensor<3xi32>) {
   // expected-error @+1 {{'stem.attention_vjp' op the forward result must have the shape of q ('tensor<3x8xf32>'), got 'tensor<3x4xf32>'}}
   %0:3 = stem.attention_vjp %q, %k, %k, %q forward %k, %l at %p of %p {head_dim = 4 : i64, scale = 0.5 : f64} : (tensor<3x8xf32>, tensor<3x4xf32>, tensor<3x4xf32>, tensor<3x8xf32>, tensor<3x4xf32>, tensor<3x2xf32>, tensor<3xi32>, tensor<3xi32>) -> (tensor<3x8xf32>, tensor<3x4xf32>, tensor<3x4xf32>)
+func.func @sum_tokens_c1_empty(%x: tensor<3x8xf32>) {
+  // expected-error @+1 {{'stem.sum_tokens' op length of the result (0) must divide the columns of x (8)}}
+  %0 = stem.sum_tokens %x : tensor<3x8xf32> -> tensor<0xf32>
   return
 }
 
@@ -712,8 +723,8 @@ func.func private @a1_gradient_of() attributes {stem.gradient_of = @w}
 
 // -----
 
-// expected-error @+1 {{'func.func' op attribute 'stem.gradient_of' means nothing on an argument to the stem dialect}}
-func.func private @a1_gradient_of_argument(tensor<4xf32> {stem.gradient_of = @w})
+// expected-error @+1 {{'func.func' op attribute 'stem.gradient_ids_of' means nothing on an argument to the stem dialect}}
+func.func private @a1_argument(tensor<?xi32> {stem.gradient_ids_of = @t})
 
 // -----
 

@@ -46,6 +46,33 @@ func.func @param_load_c2_packed() {
 // -----
 
 stem.param @w = "w" : tensor<4x8xf32>
+func.func @param_load_c2_transposed() {
+  // expected-error @+1 {{'stem.param_load' op result type 'tensor<4x8xf32>' is not that of the parameter, transposed, 'tensor<8x4xf32>'}}
+  %0 = stem.param_load transposed @w : tensor<4x8xf32>
+  return
+}
+
+// -----
+
+stem.param @w = "w" : tensor<4x8xf32>
+func.func @param_load_c2_transposed_packed() {
+  // expected-error @+1 {{'stem.param_load' op result type '!stem.packed<8x4xf32>' is not that of the parameter, transposed, 'tensor<8x4xf32>'}}
+  %0 = stem.param_load transposed @w : !stem.packed<8x4xf32>
+  return
+}
+
+// -----
+
+stem.param @b = "b" : tensor<4xf32>
+func.func @param_load_c3() {
+  // expected-error @+1 {{'stem.param_load' op cannot be transposed: the parameter is 'tensor<4xf32>', not a matrix}}
+  %0 = stem.param_load transposed @b : tensor<4xf32>
+  return
+}
+
+// -----
+
+stem.param @w = "w" : tensor<4x8xf32>
 func.func @table_load_c1() {
   // expected-error @+1 {{'stem.table_load' op 'w' is not a stem.table}}
   %0 = stem.table_load @w : !stem.table<4x8xf32>

@@ -313,6 +313,46 @@ TEST(EntryCheck, TakesAnyCacheWhereTheCodeUsesNone) {
             "with rows of ? in heads of ?");
 }
 
+/// A description that tests change.
+struct OtherStep : Step {
+  OtherStep() {
+    std::copy(std::begin(Step::described), std::end(Step::described), own);
+    entry.arguments = own;
+  }
+  stem_argument own[std::size(Step::described)];
+};
+
+TEST(EntryCheck, NumbersOfOutputsAreBelowTheirRows) {
+  OtherStep step;
+  step.own[Step::Labels].ids = STEM_IDS_OUTPUTS;
+  step.own[Step::Labels].id_bound = 0;
+  for (size_t i = 0; i < step.labels.size(); ++i)
+    step.labels[i] = static_cast<int32_t>(i % kOutputs);
+  EXPECT_EQ(step.message(), "");
+  step.labels[5] = kOutputs;
+  EXPECT_EQ(step.message(),
+            "prefill: 'labels' has 3 at position 5, which is out of range: "
+            "expected 0 to 2");
+  EXPECT_EQ(step.status, STEM_OUT_OF_RANGE);
+  step.labels[5] = STEM_NO_LABEL;
+  EXPECT_EQ(step.message(),
+            "prefill: 'labels' has -100 at position 5, which is out of range: "
+            "expected 0 to 2");
+}
+
+/// Of a square matrix both directions have the same sizes: the caller packs
+/// what the entry describes.
+TEST(EntryCheck, APackedMatrixAsStored) {
+  OtherStep step;
+  step.own[Step::Weight].packed = STEM_PACKED_AS_STORED;
+  EXPECT_EQ(step.message(), "");
+  std::swap(step.packed.rows, step.packed.columns);
+  EXPECT_EQ(std::regex_replace(step.message(), std::regex("0x[0-9a-f]{4,}"),
+                               "ADDRESS"),
+            "prefill: argument 'w' is a packed bf16 matrix of 6 x 8 at "
+            "address ADDRESS, expected bf16 of 8 x 6");
+}
+
 TEST(EntryCheck, NeedsAContext) {
   Step step;
   int64_t frame;
