@@ -56,6 +56,12 @@ static void readUse(OpOperand &use, IdVector &vector, int64_t tokens,
   } else if (auto vjp = dyn_cast<AttentionVjpOp>(op)) {
     vector.role =
         value == vjp.getPositions() ? Role::Positions : Role::Sequences;
+  } else if (auto logSumExp = dyn_cast<AttentionLogSumExpOp>(op)) {
+    vector.role =
+        value == logSumExp.getPositions() ? Role::Positions : Role::Sequences;
+  } else if (auto vjp = dyn_cast<AttendVjpOp>(op)) {
+    vector.role =
+        value == vjp.getPositions() ? Role::Positions : Role::Sequences;
   } else if (auto attend = dyn_cast<AttendOp>(op)) {
     vector.role =
         value == attend.getPositions() ? Role::Positions : Role::Sequences;

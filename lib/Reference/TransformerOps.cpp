@@ -202,16 +202,19 @@ struct Attention {
   FailureOr<ReferenceTensor> run(Machine &machine, Operation *op,
                                  const ReferenceTensor &q,
                                  const ReferenceTensor &positions,
-                                 const ReferenceTensor &sequences) const;
-  /// One query head of one token; adds `headDim` values to `out`.
-  void attend(const double *query, int64_t sequence, int64_t position,
-              int64_t keyValueHead, double *out) const;
+                                 const ReferenceTensor &sequences,
+                                 ReferenceTensor *logSumExp = nullptr) const;
+  /// One query head of one token; adds `headDim` values to `out`. Gives the
+  /// logarithm of what its probabilities are divided by.
+  double attend(const double *query, int64_t sequence, int64_t position,
+                int64_t keyValueHead, double *out) const;
 };
 
 } // namespace
 
-void Attention::attend(const double *query, int64_t sequence, int64_t position,
-                       int64_t keyValueHead, double *out) const {
+double Attention::attend(const double *query, int64_t sequence,
+                         int64_t position, int64_t keyValueHead,
+                         double *out) const {
   int64_t column = keyValueHead * headDim;
   SmallVector<int64_t> seen;
   SmallVector<double> scores;
@@ -225,19 +228,24 @@ void Attention::attend(const double *query, int64_t sequence, int64_t position,
     scores.push_back(score * scale);
   }
   if (seen.empty())
-    return;
+    return 0.0;
+  double largest = *llvm::max_element(scores), sum = 0.0;
+  for (double score : scores)
+    sum += std::exp(score - largest);
   softmax(scores);
   for (auto [p, share] : llvm::zip_equal(seen, scores))
     for (int64_t j = 0; j < headDim; ++j)
       out[j] += share * cache.value(handle, layer, sequence, p, column + j);
+  return largest + std::log(sum);
 }
 
 // A token with a negative sequence is padding: it sees nothing, nothing sees
 // it, and its result is zero.
-FailureOr<ReferenceTensor>
-Attention::run(Machine &machine, Operation *op, const ReferenceTensor &q,
-               const ReferenceTensor &positions,
-               const ReferenceTensor &sequences) const {
+FailureOr<ReferenceTensor> Attention::run(Machine &machine, Operation *op,
+                                          const ReferenceTensor &q,
+                                          const ReferenceTensor &positions,
+                                          const ReferenceTensor &sequences,
+                                          ReferenceTensor *logSumExp) const {
   if (failed(expectSize(op, "number of positions", positions.size(),
                         q.shape[0])) ||
       failed(
@@ -253,9 +261,13 @@ Attention::run(Machine &machine, Operation *op, const ReferenceTensor &q,
       continue;
     if (failed(machine.spend(op, (position + 1) * q.shape[1])))
       return failure();
-    for (int64_t h = 0; h < queryHeads; ++h)
-      attend(q.values.data() + t * q.shape[1] + h * headDim, sequence, position,
-             h / (queryHeads / keyValueHeads), &result->at(t, h * headDim));
+    for (int64_t h = 0; h < queryHeads; ++h) {
+      double logarithm = attend(
+          q.values.data() + t * q.shape[1] + h * headDim, sequence, position,
+          h / (queryHeads / keyValueHeads), &result->at(t, h * headDim));
+      if (logSumExp)
+        logSumExp->at(t, h) = logarithm;
+    }
   }
   return result;
 }
@@ -310,6 +322,29 @@ static LogicalResult evaluate(Machine &machine, AttentionOp op) {
   return machine.set(op, op.getResult(), std::move(*result));
 }
 
+static LogicalResult evaluate(Machine &machine, AttentionLogSumExpOp op) {
+  const ReferenceTensor &positions = machine.tensor(op.getPositions());
+  const ReferenceTensor &sequences = machine.tensor(op.getSequences());
+  const ReferenceTensor &q = machine.tensor(op.getQ());
+  ReferenceCache cache;
+  if (failed(append(cache, op, 0, 0, machine.tensor(op.getK()),
+                    machine.tensor(op.getK()), positions, sequences)))
+    return failure();
+  Attention attention{cache,
+                      0,
+                      0,
+                      static_cast<int64_t>(op.getHeadDim()),
+                      op.getQueryHeads(),
+                      op.getKeyValueHeads(),
+                      op.getScale().convertToDouble(),
+                      static_cast<int64_t>(op.getWindow())};
+  auto logSumExp = machine.allocate(op, {q.shape[0], op.getQueryHeads()});
+  if (failed(logSumExp) ||
+      failed(attention.run(machine, op, q, positions, sequences, &*logSumExp)))
+    return failure();
+  return machine.set(op, op.getResult(), std::move(*logSumExp));
+}
+
 static LogicalResult evaluate(Machine &machine, KVAppendOp op) {
   if (!isa<RankedTensorType>(op.getK().getType()) ||
       !isa<RankedTensorType>(op.getPositions().getType()) ||
@@ -330,10 +365,15 @@ static LogicalResult evaluate(Machine &machine, AttendOp op) {
                       static_cast<int64_t>(op.getKvHeads()),
                       op.getScale().convertToDouble(),
                       static_cast<int64_t>(op.getWindow())};
-  auto result = attention.run(machine, op, machine.tensor(op.getQ()),
-                              machine.tensor(op.getPositions()),
-                              machine.tensor(op.getSequences()));
-  if (failed(result))
+  const ReferenceTensor &q = machine.tensor(op.getQ());
+  auto logSumExp = machine.allocate(op, {q.shape[0], op.getQueryHeads()});
+  if (failed(logSumExp))
+    return failure();
+  auto result = attention.run(machine, op, q, machine.tensor(op.getPositions()),
+                              machine.tensor(op.getSequences()), &*logSumExp);
+  if (failed(result) ||
+      (op.getLogsumexp() &&
+       failed(machine.set(op, op.getLogsumexp(), std::move(*logSumExp)))))
     return failure();
   return machine.set(op, op.getResult(), std::move(*result));
 }
@@ -393,6 +433,8 @@ Evaluated reference::evaluateTransformerOp(Machine &machine, Operation *op) {
     return evaluate(machine, rope);
   if (auto attention = dyn_cast<AttentionOp>(op))
     return evaluate(machine, attention);
+  if (auto logSumExp = dyn_cast<AttentionLogSumExpOp>(op))
+    return evaluate(machine, logSumExp);
   if (auto attend = dyn_cast<AttendOp>(op))
     return evaluate(machine, attend);
   if (auto append = dyn_cast<KVAppendOp>(op))

@@ -24,6 +24,7 @@
 #include <memory>
 #include <string>
 #include <vector>
+#include <xmmintrin.h>
 
 using namespace stem;
 
@@ -242,11 +243,14 @@ void ensurePages(stem_kv_cache &cache, Sequence &sequence, int64_t from,
     }
 }
 
+/// Elements of a position that lie together: one of f32, a pair of bf16.
+template <typename T> constexpr int64_t groupSize = sizeof(float) / sizeof(T);
+
 /// Zeroes positions [from, 64) of a page: columns of its keys, rows of its
 /// values.
 template <typename T>
 void clearTail(const stem_kv_cache &cache, char *block, int64_t from) {
-  constexpr int64_t group = sizeof(T) == 2 ? 2 : 1;
+  constexpr int64_t group = groupSize<T>;
   int64_t keyRows = (cache.headDim + group - 1) / group;
   int64_t panels = pagesOf(cache.headDim);
   for (int64_t head = 0; head < cache.heads; ++head) {
@@ -264,25 +268,89 @@ void clearTail(const stem_kv_cache &cache, char *block, int64_t from) {
   }
 }
 
+template <typename T>
+void writeKeyColumn(const stem_kv_cache &cache, T *keys, const T *k,
+                    int64_t position, int64_t firstGroup) {
+  for (int64_t e = firstGroup * groupSize<T>; e < cache.headDim; ++e)
+    keys[e / groupSize<T> * groupSize<T> * STEM_PANEL +
+         position * groupSize<T> + e % groupSize<T>] = k[e];
+}
+
+/// Four rows into four columns, groups as if they were floats.
+inline void transposeFour(float *out, const void *const *rows) {
+  __m128 a = _mm_loadu_ps(static_cast<const float *>(rows[0]));
+  __m128 b = _mm_loadu_ps(static_cast<const float *>(rows[1]));
+  __m128 c = _mm_loadu_ps(static_cast<const float *>(rows[2]));
+  __m128 d = _mm_loadu_ps(static_cast<const float *>(rows[3]));
+  _MM_TRANSPOSE4_PS(a, b, c, d);
+  _mm_storeu_ps(out, a);
+  _mm_storeu_ps(out + STEM_PANEL, b);
+  _mm_storeu_ps(out + 2 * STEM_PANEL, c);
+  _mm_storeu_ps(out + 3 * STEM_PANEL, d);
+}
+
+template <typename T>
+void writeKeys(const stem_kv_cache &cache, T *keys, const T *k, int64_t ldk,
+               int64_t offset, int64_t count) {
+  const int64_t groups = cache.headDim / groupSize<T> / 4 * 4;
+  int64_t row = 0;
+  for (; row + 4 <= count; row += 4) {
+    for (int64_t g = 0; g < groups; g += 4) {
+      const void *rows[4];
+      for (int64_t i = 0; i < 4; ++i)
+        rows[i] = k + (row + i) * ldk + g * groupSize<T>;
+      transposeFour(reinterpret_cast<float *>(
+                        keys + (g * STEM_PANEL + offset + row) * groupSize<T>),
+                    rows);
+    }
+    for (int64_t i = row; i < row + 4; ++i)
+      writeKeyColumn(cache, keys, k + i * ldk, offset + i, groups);
+  }
+  for (; row < count; ++row)
+    writeKeyColumn(cache, keys, k + row * ldk, offset + row, 0);
+}
+
+template <typename T>
+void writeValueRow(const stem_kv_cache &cache, T *values, const T *v,
+                   int64_t position) {
+  for (int64_t e = 0; e < cache.headDim; ++e)
+    values[e / STEM_PANEL * STEM_KV_PAGE * STEM_PANEL +
+           position / groupSize<T> * groupSize<T> * STEM_PANEL +
+           e % STEM_PANEL * groupSize<T> + position % groupSize<T>] = v[e];
+}
+
+/// Two rows of bf16 that lie interleaved, from an even position on.
+inline void writeValuePair(const stem_kv_cache &cache, uint16_t *values,
+                           const uint16_t *first, const uint16_t *second,
+                           int64_t position) {
+  for (int64_t panel = 0; panel < cache.headDim; panel += STEM_PANEL) {
+    uint16_t *out =
+        values + (panel / STEM_PANEL * STEM_KV_PAGE + position) * STEM_PANEL;
+    const int64_t columns =
+        std::min<int64_t>(STEM_PANEL, cache.headDim - panel);
+    for (int64_t e = 0; e < columns; ++e) {
+      out[2 * e] = first[panel + e];
+      out[2 * e + 1] = second[panel + e];
+    }
+  }
+}
+
 /// `count` rows at consecutive positions of one page, from its position
 /// `offset` on. Keys and values point at the rows of one head.
 template <typename T>
 void writeRun(const stem_kv_cache &cache, T *page, const T *k, int64_t ldk,
               const T *v, int64_t ldv, int64_t offset, int64_t count) {
-  constexpr int64_t group = sizeof(T) == 2 ? 2 : 1;
-  // Rows inside: the page is written along its columns, whole lines at a time.
-  for (int64_t e = 0; e < cache.headDim; ++e) {
-    T *out = page + e / group * group * STEM_PANEL + e % group;
-    for (int64_t row = 0; row < count; ++row)
-      out[(offset + row) * group] = k[row * ldk + e];
-  }
+  writeKeys(cache, page, k, ldk, offset, count);
   T *values = page + cache.keyBytes / sizeof(T);
   for (int64_t row = 0; row < count; ++row) {
-    int64_t position = offset + row;
-    T *out = values + position / group * group * STEM_PANEL + position % group;
-    for (int64_t e = 0; e < cache.headDim; ++e)
-      out[e / STEM_PANEL * STEM_KV_PAGE * STEM_PANEL + e % STEM_PANEL * group] =
-          v[row * ldv + e];
+    if constexpr (groupSize<T> == 2)
+      if ((offset + row) % 2 == 0 && row + 1 < count) {
+        writeValuePair(cache, values, v + row * ldv, v + (row + 1) * ldv,
+                       offset + row);
+        ++row;
+        continue;
+      }
+    writeValueRow(cache, values, v + row * ldv, offset + row);
   }
 }
 

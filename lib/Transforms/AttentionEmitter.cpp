@@ -14,8 +14,7 @@
 using namespace mlir;
 using namespace stem;
 
-/// The maximum; which of two it is when one is NaN does not matter.
-static Value largerOf(OpBuilder &b, Location loc, Value x, Value y) {
+Value AttentionEmitter::largerOf(OpBuilder &b, Location loc, Value x, Value y) {
   return arith::MaximumFOp::create(b, loc, x, y, arith::FastMathFlags::nnan);
 }
 
@@ -84,14 +83,6 @@ Value AttentionEmitter::isVisible(OpBuilder &nested, Location l,
   return arith::CmpIOp::create(nested, l, below, distance, size);
 }
 
-Value AttentionEmitter::rowMax(Value scores, Value initial) {
-  return buildGeneric(b, loc, 2, true, {{scores, {0, 1}}}, {{initial, {0}}},
-                      [](OpBuilder &nb, Location l, ValueRange arguments) {
-                        return SmallVector<Value>{
-                            largerOf(nb, l, arguments[1], arguments[0])};
-                      })[0];
-}
-
 Value AttentionEmitter::rowSum(Value weights, Value initial) {
   return buildGeneric(b, loc, 2, true, {{weights, {0, 1}}}, {{initial, {0}}},
                       [](OpBuilder &nb, Location l, ValueRange arguments) {
@@ -100,14 +91,17 @@ Value AttentionEmitter::rowSum(Value weights, Value initial) {
                       })[0];
 }
 
-ValueRange AttentionEmitter::moveMax(Value oldMax, Value pageMax) {
+ValueRange AttentionEmitter::moveMax(Value oldMax, Value pageMax,
+                                     bool isBase2) {
   Value decay = empty(cast<RankedTensorType>(oldMax.getType()).getShape(), f32);
   return buildGeneric(
       b, loc, 1, false, {{pageMax, {0}}}, {{oldMax, {0}}, {decay, {0}}},
-      [](OpBuilder &nb, Location l, ValueRange arguments) {
+      [&](OpBuilder &nb, Location l, ValueRange arguments) {
         Value max = largerOf(nb, l, arguments[1], arguments[0]);
         Value shifted = arith::SubFOp::create(nb, l, arguments[1], max);
-        return SmallVector<Value>{max, math::ExpOp::create(nb, l, shifted)};
+        Value decay = isBase2 ? Value(math::Exp2Op::create(nb, l, shifted))
+                              : Value(math::ExpOp::create(nb, l, shifted));
+        return SmallVector<Value>{max, decay};
       });
 }
 

@@ -45,11 +45,14 @@ protected:
   mlir::Value isVisible(mlir::OpBuilder &nested, mlir::Location l,
                         mlir::Value distance);
 
-  mlir::Value rowMax(mlir::Value scores, mlir::Value initial);
+  /// The maximum; which of two it is when one is NaN does not matter.
+  static mlir::Value largerOf(mlir::OpBuilder &b, mlir::Location loc,
+                              mlir::Value x, mlir::Value y);
   mlir::Value rowSum(mlir::Value weights, mlir::Value initial);
-  /// The new maximum in place of the old, and exp(old - new). One loop, so
-  /// that the old one need not be kept.
-  mlir::ValueRange moveMax(mlir::Value oldMax, mlir::Value pageMax);
+  /// The new maximum in place of the old, and exp(old - new), or exp2. One
+  /// loop, so that the old one need not be kept.
+  mlir::ValueRange moveMax(mlir::Value oldMax, mlir::Value pageMax,
+                           bool isBase2);
   mlir::Value scale1D(mlir::Value vector, mlir::Value factors);
   mlir::Value scale2D(mlir::Value matrix, mlir::Value factors);
 

@@ -22,15 +22,20 @@ struct AttentionTile {
   bool rowsAdvance;          // row r is at firstPosition + r, else all at it
 };
 
+struct AttentionRows {
+  mlir::Value result, logSumExp;
+};
+
 /// Attention of `queries` (`[M, E]`, static, the cache's type) over the pages
 /// of one key-value head, in the online form that rescales a running sum
 /// (Milakov and Gimelshein 2018; Dao et al. 2022). Pages are visited in order
 /// from the first that any row sees, and a page that a row does not see leaves
 /// that row's bits alone, so a row's result does not depend on its
-/// neighbours. Gives `[M, E]` written into `dest`.
-mlir::Value attendPages(mlir::OpBuilder &builder, mlir::Location loc,
-                        const AttentionTile &tile, mlir::Value queries,
-                        mlir::Value dest);
+/// neighbours. Gives `[M, E]` written into `dest`, and the logarithms of the
+/// sums of exponentials, `[M]`, in `logSumExpDest` unless that is null.
+AttentionRows attendPages(mlir::OpBuilder &builder, mlir::Location loc,
+                          const AttentionTile &tile, mlir::Value queries,
+                          mlir::Value dest, mlir::Value logSumExpDest = {});
 
 } // namespace stem
 

@@ -26,6 +26,7 @@ using namespace stem;
 namespace {
 
 constexpr int64_t kRows = KVPageOp::kPageTokens;
+constexpr double kLog2E = 1.4426950408889634;
 
 /// Rows of a tile against columns of a page.
 class VjpEmitter : protected AttentionEmitter {
@@ -36,14 +37,12 @@ protected:
                          op.getHeadDim(), op.getWindow()),
         op(op), tile(tile), scale(op.getScale().convertToDouble()) {}
 
-  /// The rows of the tile, and the columns of one head.
-  SmallVector<SliceRange> tileRanges(Value head) {
+  /// 64 rows and the columns of one head.
+  Value rowsOf(Value matrix, Value token, Value head) {
     Value column = arith::MulIOp::create(b, loc, head, index(headDim));
-    return {{OpFoldResult(tile.token), b.getIndexAttr(kRows)},
-            {OpFoldResult(column), b.getIndexAttr(headDim)}};
-  }
-  Value tileOf(Value matrix, Value head) {
-    return extractSlice(b, loc, matrix, tileRanges(head));
+    return extractSlice(b, loc, matrix,
+                        {{OpFoldResult(token), b.getIndexAttr(kRows)},
+                         {OpFoldResult(column), b.getIndexAttr(headDim)}});
   }
   Value product(Value rows, Value packed) {
     return multiply(rows, packed, empty({kRows, kRows}, f32),
@@ -68,8 +67,8 @@ protected:
   }
 
   Value probability(OpBuilder &nb, Location l, Value score, Value shift) {
-    Value factor = constant(nb, l, scale);
-    return math::ExpOp::create(
+    Value factor = constant(nb, l, scale * kLog2E);
+    return math::Exp2Op::create(
         nb, l, math::FmaOp::create(nb, l, score, factor, shift));
   }
   static Value constant(OpBuilder &nb, Location l, double value) {
@@ -119,25 +118,21 @@ public:
       : VjpEmitter(builder, loc, op, tile), keyHead(keyHead) {}
 
   QueryTileResult build(Value dest) {
-    queries = tileOf(op.getQ(), tile.head);
-    cotangents = tileOf(op.getCotangent(), tile.head);
     Value sequences = sequencesOfTile();
-    keyLayer = index(0);
-    valueLayer = index(1);
+    layers[0] = index(0);
+    layers[1] = index(1);
     setPageRange();
 
+    queries = rowsOf(op.getQ(), tile.token, tile.head);
+    cotangents = rowsOf(op.getCotangent(), tile.token, tile.head);
     QueryTileResult result;
-    Value zero = AttentionEmitter::constant(0.0f);
-    SmallVector<Value> state = {
-        filled({kRows}, AttentionEmitter::constant(kMasked)),
-        filled({kRows}, zero), filled({kRows}, zero)};
-    state = overPages(state, [&](Value number, ValueRange carried, bool masks) {
-      return addStatistics(number, carried, masks);
-    });
-    ValueRange statistics = finishStatistics(state, sequences);
-    result.shift = statistics[0];
-    result.mean = statistics[1];
-    state = overPages(
+    if (op.getForward().empty()) {
+      ValueRange statistics = finishStatistics(buildStatistics(), sequences);
+      result = {{}, statistics[0], statistics[1]};
+    } else {
+      result = {{}, shiftOfForward(sequences), meanOfForward()};
+    }
+    SmallVector<Value> state = overPages(
         zeros(dest), [&](Value number, ValueRange carried, bool masks) {
           return SmallVector<Value>{addPage(number, carried[0], result, masks)};
         });
@@ -151,16 +146,10 @@ private:
 
   /// Pages [first, full) are seen whole, [full, last) in part.
   void setPageRange() {
-    Value pageTokens = index(kRows), one = index(1);
     first = firstPage(tile.position);
-    Value next = arith::AddIOp::create(b, loc, tile.position, one);
-    full = window
-               ? first
-               : arith::DivUIOp::create(b, loc, next, pageTokens).getResult();
-    Value lastPosition =
-        arith::AddIOp::create(b, loc, tile.position, index(kRows - 1));
-    last = arith::DivUIOp::create(b, loc, lastPosition, pageTokens);
-    last = arith::AddIOp::create(b, loc, last, one);
+    own = arith::DivUIOp::create(b, loc, tile.position, index(kRows));
+    full = window ? first : own;
+    last = arith::AddIOp::create(b, loc, own, index(1));
   }
 
   SmallVector<Value> overPages(ValueRange state, PageBody body) {
@@ -175,40 +164,100 @@ private:
     });
   }
 
-  Value keys(Value number, bool values) {
-    return page(op.getKeys(), keyLayer, tile.sequence, number, keyHead, values);
-  }
-  Value scoresOf(Value number) {
-    return product(queries, keys(number, /*values=*/false));
-  }
-  /// The cotangents of the probabilities.
-  Value flowOf(Value number) {
-    return product(cotangents, page(op.getKeys(), valueLayer, tile.sequence,
-                                    number, keyHead, /*values=*/false));
-  }
   /// The distance of the first query from the first key of a page.
   Value firstDistance(Value number) {
     Value key = arith::MulIOp::create(b, loc, number, index(kRows));
     return asI32(arith::SubIOp::create(b, loc, tile.position, key));
   }
 
+  //===--------------------------------------------------------------------===//
+  // Statistics, from what attention gave
+  //===--------------------------------------------------------------------===//
+
+  Value shiftOfForward(Value sequences) {
+    auto type = RankedTensorType::get({kRows}, f32);
+    OpFoldResult one = b.getIndexAttr(1);
+    SmallVector<OpFoldResult> offsets = {tile.token, tile.head},
+                              sizes = {b.getIndexAttr(kRows), one},
+                              strides = {one, one};
+    Value logarithms = tensor::ExtractSliceOp::create(
+        b, loc, type, op.getForward()[1], offsets, sizes, strides);
+    return buildGeneric(b, loc, 1, false, {{logarithms, {0}}, {sequences, {0}}},
+                        {{empty({kRows}, f32), {0}}},
+                        [&](OpBuilder &nb, Location l, ValueRange arguments) {
+                          Value shift = arith::MulFOp::create(
+                              nb, l, arguments[0], constant(nb, l, -kLog2E));
+                          return SmallVector<Value>{arith::SelectOp::create(
+                              nb, l, isToken(nb, l, arguments[1]), shift,
+                              constant(nb, l, kMasked))};
+                        })[0];
+  }
+
+  /// sum_s p_ts (g_t . v_s) = g_t . sum_s p_ts v_s
+  Value meanOfForward() {
+    Value results = rowsOf(op.getForward()[0], tile.token, tile.head);
+    return buildGeneric(
+        b, loc, 2, true, {{cotangents, {0, 1}}, {results, {0, 1}}},
+        {{filled({kRows}, AttentionEmitter::constant(0.0f)), {0}}},
+        [&](OpBuilder &nb, Location l, ValueRange arguments) {
+          Value product = arith::MulFOp::create(
+              nb, l, convertFloat(nb, l, arguments[0], f32),
+              convertFloat(nb, l, arguments[1], f32));
+          return SmallVector<Value>{
+              arith::AddFOp::create(nb, l, arguments[2], product)};
+        })[0];
+  }
+
+  //===--------------------------------------------------------------------===//
+  // Statistics, where there are none yet: a product has a row for each key, so
+  // that sums over keys need no sums within vectors. Scores are times log2(e).
+  //===--------------------------------------------------------------------===//
+
   /// (largest score, sum of exponentials, sum of exponentials times flow),
-  /// relative to the largest score up to the page.
+  /// the sums relative to the largest score.
+  SmallVector<Value> buildStatistics() {
+    queryPage = ownPage(/*cotangents=*/false);
+    cotangentPage = ownPage(/*cotangents=*/true);
+    Value zero = AttentionEmitter::constant(0.0f);
+    SmallVector<Value> state = {
+        filled({kRows}, AttentionEmitter::constant(kMasked)),
+        filled({kRows}, zero), filled({kRows}, zero)};
+    return overPages(state, [&](Value number, ValueRange carried, bool masks) {
+      return addStatistics(number, carried, masks);
+    });
+  }
+
+  /// The queries or cotangents of the tile as columns.
+  Value ownPage(bool cotangents) {
+    return page(op.getQueries(), layers[cotangents], tile.sequence, own,
+                tile.head, /*values=*/false);
+  }
+
+  /// Tiles of a sequence follow each other. Where they do not, some tile, but
+  /// one that is there.
+  Value tokenOfPage(Value number) {
+    Value before = arith::SubIOp::create(b, loc, own, number);
+    before = arith::MulIOp::create(b, loc, before, index(kRows));
+    Value token = arith::SubIOp::create(b, loc, tile.token, before);
+    return arith::MaxSIOp::create(b, loc, token, index(0));
+  }
+
   SmallVector<Value> addStatistics(Value number, ValueRange state, bool masks) {
-    Value scores = scaled(scoresOf(number), number, masks);
-    Value flow = flowOf(number);
-    Value pageMax =
-        rowMax(scores, filled({kRows}, AttentionEmitter::constant(kMasked)));
-    ValueRange moved = moveMax(state[0], pageMax);
+    Value token = tokenOfPage(number);
+    Value scores = product(rowsOf(op.getK(), token, keyHead), queryPage);
+    Value flow = product(rowsOf(op.getV(), token, keyHead), cotangentPage);
+    Value firstOfPage = masks ? firstDistance(number) : Value();
+    ValueRange moved = moveMax(state[0], pageMax(scores, firstOfPage),
+                               /*isBase2=*/true);
     Value max = moved[0], decay = moved[1];
     ValueRange sums = buildGeneric(
-        b, loc, 2, true, {{scores, {0, 1}}, {flow, {0, 1}}, {max, {0}}},
+        b, loc, 2, true, {{scores, {1, 0}}, {flow, {1, 0}}, {max, {0}}},
         {{scale1D(state[1], decay), {0}}, {scale1D(state[2], decay), {0}}},
         [&](OpBuilder &nb, Location l, ValueRange arguments) {
-          // A masked score is so small that its exponential is 0.
-          Value shifted =
-              arith::SubFOp::create(nb, l, arguments[0], arguments[2]);
-          Value weight = math::ExpOp::create(nb, l, shifted);
+          Value shift = arith::NegFOp::create(nb, l, arguments[2]);
+          Value weight = probability(nb, l, arguments[0], shift);
+          if (masks)
+            weight = ifVisible(nb, l, firstOfPage, weight, 0.0);
           Value flowing = arith::MulFOp::create(nb, l, weight, arguments[1]);
           return SmallVector<Value>{
               arith::AddFOp::create(nb, l, arguments[3], weight),
@@ -217,19 +266,25 @@ private:
     return {max, sums[0], sums[1]};
   }
 
-  Value scaled(Value scores, Value number, bool masks) {
-    Value firstOfPage = masks ? firstDistance(number) : Value();
-    return buildGeneric(b, loc, 2, false, {}, {{scores, {0, 1}}},
-                        [&](OpBuilder &nb, Location l, ValueRange arguments) {
-                          Value score = arith::MulFOp::create(
-                              nb, l, arguments[0], constant(nb, l, scale));
-                          if (masks)
-                            score = arith::SelectOp::create(
-                                nb, l,
-                                visible(nb, l, firstOfPage, /*queryLoop=*/0),
-                                score, constant(nb, l, kMasked));
-                          return SmallVector<Value>{score};
-                        })[0];
+  Value pageMax(Value scores, Value firstOfPage) {
+    Value initial = filled({kRows}, AttentionEmitter::constant(kMasked));
+    return buildGeneric(
+        b, loc, 2, true, {{scores, {1, 0}}}, {{initial, {0}}},
+        [&](OpBuilder &nb, Location l, ValueRange arguments) {
+          Value score = arith::MulFOp::create(nb, l, arguments[0],
+                                              constant(nb, l, scale * kLog2E));
+          if (firstOfPage)
+            score = ifVisible(nb, l, firstOfPage, score, kMasked);
+          return SmallVector<Value>{largerOf(nb, l, arguments[1], score)};
+        })[0];
+  }
+
+  /// For rows that are queries.
+  Value ifVisible(OpBuilder &nb, Location l, Value firstOfPage, Value value,
+                  double other) {
+    return arith::SelectOp::create(nb, l,
+                                   visible(nb, l, firstOfPage, /*queryLoop=*/0),
+                                   value, constant(nb, l, other));
   }
 
   ValueRange finishStatistics(ValueRange state, Value sequences) {
@@ -237,9 +292,10 @@ private:
         b, loc, 1, false, {{state[0], {0}}, {sequences, {0}}},
         {{state[1], {0}}, {state[2], {0}}},
         [&](OpBuilder &nb, Location l, ValueRange arguments) {
-          Value logarithm = arith::AddFOp::create(
-              nb, l, arguments[0],
-              math::LogOp::create(nb, l, arguments[2]).getResult());
+          Value logarithm = math::LogOp::create(nb, l, arguments[2]);
+          logarithm =
+              arith::MulFOp::create(nb, l, logarithm, constant(nb, l, kLog2E));
+          logarithm = arith::AddFOp::create(nb, l, arguments[0], logarithm);
           Value shift = arith::NegFOp::create(nb, l, logarithm);
           Value mean = arith::DivFOp::create(nb, l, arguments[3], arguments[2]);
           Value token = isToken(nb, l, arguments[1]);
@@ -251,9 +307,20 @@ private:
         });
   }
 
+  //===--------------------------------------------------------------------===//
+  // The cotangent of the queries
+  //===--------------------------------------------------------------------===//
+
+  Value keyPage(Value number, unsigned layer, bool values) {
+    return page(op.getKeys(), layers[layer], tile.sequence, number, keyHead,
+                values);
+  }
+
   Value addPage(Value number, Value sum, const QueryTileResult &statistics,
                 bool masks) {
-    Value scores = scoresOf(number), flow = flowOf(number);
+    Value scores = product(queries, keyPage(number, 0, /*values=*/false));
+    // Of the probabilities.
+    Value flow = product(cotangents, keyPage(number, 1, /*values=*/false));
     Value firstOfPage = masks ? firstDistance(number) : Value();
     Value weights = buildGeneric(
         b, loc, 2, false,
@@ -268,17 +335,17 @@ private:
               arith::SubFOp::create(nb, l, arguments[1], arguments[3]);
           Value weight = arith::MulFOp::create(nb, l, share, excess);
           if (masks)
-            weight = arith::SelectOp::create(
-                nb, l, visible(nb, l, firstOfPage, /*queryLoop=*/0), weight,
-                constant(nb, l, 0.0));
+            weight = ifVisible(nb, l, firstOfPage, weight, 0.0);
           return SmallVector<Value>{convertFloat(nb, l, weight, elementType)};
         })[0];
-    return multiply(weights, keys(number, /*values=*/true), sum,
+    return multiply(weights, keyPage(number, 0, /*values=*/true), sum,
                     /*accumulate=*/true);
   }
 
-  Value keyHead, queries, cotangents, keyLayer, valueLayer;
-  Value first, full, last;
+  Value keyHead, queries, cotangents, queryPage, cotangentPage;
+  /// Layer 0 and layer 1 of either cache.
+  Value layers[2];
+  Value first, own, full, last;
 };
 
 //===----------------------------------------------------------------------===//
@@ -292,8 +359,8 @@ public:
       : VjpEmitter(builder, loc, op, tile), statistics(statistics) {}
 
   std::pair<Value, Value> build(Value tokens, Value dk, Value dv) {
-    keys = tileOf(op.getK(), tile.head);
-    values = tileOf(op.getV(), tile.head);
+    keys = rowsOf(op.getK(), tile.token, tile.head);
+    values = rowsOf(op.getV(), tile.token, tile.head);
     queryLayer = index(0);
     cotangentLayer = index(1);
     Value own = arith::DivUIOp::create(b, loc, tile.token, index(kRows));

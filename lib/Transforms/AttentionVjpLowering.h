@@ -13,9 +13,10 @@
 namespace stem {
 
 /// Of `[H, T]` f32, what each query head of a token needs: `shift` is minus the
-/// logarithm of the sum of the exponentials of its scores, so that a
-/// probability is exp(scale * score + shift), and kMasked for padding; `mean`
-/// is the sum of its probabilities' cotangents, each times the probability.
+/// base-2 logarithm of the sum of the exponentials of its scores, so that a
+/// probability is exp2(scale * log2(e) * score + shift), and kMasked for
+/// padding; `mean` is the sum of its probabilities' cotangents, each times the
+/// probability.
 struct SoftmaxStatistics {
   mlir::Value shift, mean;
 };
@@ -35,8 +36,9 @@ struct QueryTileResult {
 };
 
 /// Statistics and the cotangent of the queries of a tile, from the pages of
-/// keys that they see: one pass for the statistics, one for `dq`, which is
-/// built in `dest`. `keyHead` is the head of the pages.
+/// keys that they see: one pass for the statistics, unless the op has what
+/// attention gave, and one for `dq`, which is built in `dest`. `keyHead` is the
+/// head of the pages.
 QueryTileResult buildQueryTile(mlir::OpBuilder &builder, mlir::Location loc,
                                AttendVjpOp op, const PageTile &tile,
                                mlir::Value keyHead, mlir::Value dest);

@@ -29,6 +29,7 @@ constexpr StringLiteral kNames[] = {"scratch", "scratch_queries"};
 /// A function that attends without a cache, or calls one that does.
 struct Needy {
   SmallVector<AttentionOp> attentions;
+  SmallVector<AttentionLogSumExpOp> logSumExps;
   SmallVector<AttentionVjpOp> vjps;
   SmallVector<std::pair<func::CallOp, func::FuncOp>> calls;
   /// Whether a cache is needed, and the argument once there is one.
@@ -65,6 +66,12 @@ private:
           Needy &need = needy[function];
           need.attentions.push_back(attention);
           need.needs[Keys] = true;
+        } else if (auto logSumExp = dyn_cast<AttentionLogSumExpOp>(op)) {
+          if (failed(verify(function, logSumExp)))
+            areLowerable = false;
+          Needy &need = needy[function];
+          need.logSumExps.push_back(logSumExp);
+          need.needs[Keys] = true;
         } else if (auto vjp = dyn_cast<AttentionVjpOp>(op)) {
           if (failed(verify(function, vjp)))
             areLowerable = false;
@@ -74,6 +81,25 @@ private:
         }
       });
     return success(areLowerable);
+  }
+
+  static LogicalResult verify(func::FuncOp function, AttentionLogSumExpOp op) {
+    RankedTensorType q = op.getQ().getType(), k = op.getK().getType();
+    Type element = q.getElementType();
+    if ((!element.isF32() && !element.isBF16()) ||
+        k.getElementType() != element)
+      return op.emitOpError() << "has queries " << q << " and keys " << k
+                              << "; a cache holds one type, f32 or bf16";
+    if (!op.getType().getElementType().isF32())
+      return op.emitOpError() << "gives " << op.getType()
+                              << ", which is f32 outside of the interpreter";
+    auto tile = function->getAttrOfType<IntegerAttr>(StemDialect::kTileAttr);
+    if (tile && tile.getInt() > 1)
+      return success();
+    return op.emitOpError()
+           << "works on tiles of tokens, but function '"
+           << function.getSymName() << "' has '" << StemDialect::kTileAttr
+           << "' " << (tile ? tile.getInt() : 0) << ", wanted 2 at least";
   }
 
   static LogicalResult verify(func::FuncOp function, AttentionVjpOp op) {
@@ -169,6 +195,13 @@ private:
       for (Scratch scratch : {Keys, Queries})
         if (needy[callee].needs[scratch])
           call.getOperandsMutable().append(need.caches[scratch]);
+    for (AttentionLogSumExpOp op : need.logSumExps)
+      if (AttentionOp attention = attentionOf(op, need)) {
+        llvm::erase(need.attentions, attention);
+        attend(op, attention, need.caches[Keys]);
+      } else {
+        attend(op, need.caches[Keys]);
+      }
     for (AttentionOp op : need.attentions) {
       OpBuilder b(op);
       Value layer = arith::ConstantIndexOp::create(b, op.getLoc(), 0);
@@ -177,6 +210,55 @@ private:
     }
     for (AttentionVjpOp op : need.vjps)
       split(op, need.caches[Keys], need.caches[Queries]);
+  }
+
+  /// The attention that computes the logarithms too, null if there is none.
+  static AttentionOp attentionOf(AttentionLogSumExpOp op, const Needy &need) {
+    for (AttentionOp attention : need.attentions)
+      if (attention->getBlock() == op->getBlock() &&
+          attention->isBeforeInBlock(op) && attention.getQ() == op.getQ() &&
+          attention.getK() == op.getK() &&
+          attention.getV().getType() == op.getK().getType() &&
+          attention.getPositions() == op.getPositions() &&
+          attention.getSequences() == op.getSequences() &&
+          attention.getHeadDim() == op.getHeadDim() &&
+          attention.getScale() == op.getScale() &&
+          attention.getWindow() == op.getWindow())
+        return attention;
+    return {};
+  }
+
+  // Pattern: attention(q, k, v), attention_logsumexp(q, k) ->
+  //   kv_append(k, v), attend(q) with both results
+  static void attend(AttentionLogSumExpOp op, AttentionOp attention,
+                     Value cache) {
+    OpBuilder b(attention);
+    auto made = attend(b, op, attention.getV(), attention.getType(), cache);
+    attention.replaceAllUsesWith(made.getResult());
+    attention.erase();
+    op.replaceAllUsesWith(made.getLogsumexp());
+    op.erase();
+  }
+
+  // Pattern: attention_logsumexp(q, k) -> kv_append(k, k), attend(q)
+  static void attend(AttentionLogSumExpOp op, Value cache) {
+    OpBuilder b(op);
+    auto made = attend(b, op, op.getK(), op.getQ().getType(), cache);
+    op.replaceAllUsesWith(made.getLogsumexp());
+    op.erase();
+  }
+
+  static AttendOp attend(OpBuilder &b, AttentionLogSumExpOp op, Value values,
+                         Type result, Value cache) {
+    Location loc = op.getLoc();
+    Value layer = arith::ConstantIndexOp::create(b, loc, 0);
+    KVAppendOp::create(b, loc, op.getK(), values, op.getPositions(),
+                       op.getSequences(), cache, layer);
+    return AttendOp::create(b, loc, result, op.getType(), op.getQ(),
+                            op.getPositions(), op.getSequences(), cache, layer,
+                            op.getHeadDimAttr(),
+                            b.getI64IntegerAttr(op.getKeyValueHeads()),
+                            op.getScaleAttr(), op.getWindowAttr());
   }
 
   // Pattern: attention_vjp(q, k, v, g) ->
@@ -198,7 +280,7 @@ private:
     auto vjp = AttendVjpOp::create(
         b, loc, op.getDq().getType(), op.getDk().getType(),
         op.getDv().getType(), op.getQ(), op.getK(), op.getV(), cotangent,
-        op.getPositions(), op.getSequences(), keys, queries,
+        op.getForward(), op.getPositions(), op.getSequences(), keys, queries,
         op.getHeadDimAttr(), op.getScaleAttr(), op.getWindowAttr());
     op.replaceAllUsesWith(vjp);
     op.erase();

@@ -34,8 +34,8 @@ struct SplitCachedAttention : OpRewritePattern<AttentionOp> {
                        op.getPositions(), op.getSequences(), op.getCache(),
                        op.getLayer());
     rewriter.replaceOpWithNewOp<AttendOp>(
-        op, op.getType(), op.getQ(), op.getPositions(), op.getSequences(),
-        op.getCache(), op.getLayer(), op.getHeadDimAttr(),
+        op, op.getType(), /*logsumexp=*/Type(), op.getQ(), op.getPositions(),
+        op.getSequences(), op.getCache(), op.getLayer(), op.getHeadDimAttr(),
         rewriter.getI64IntegerAttr(op.getKeyValueHeads()), op.getScaleAttr(),
         op.getWindowAttr());
     return success();

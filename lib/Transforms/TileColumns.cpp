@@ -189,11 +189,13 @@ struct TileAttend : OpRewritePattern<AttendOp> {
     Type element = op.getQ().getType().getElementType();
     if (!element.isF32() && !element.isBF16())
       return rewriter.notifyMatchFailure(op, "pages are f32 or bf16");
+    if (op.getLogsumexp())
+      return rewriter.notifyMatchFailure(op, "logarithms come from tiles");
     Location loc = op.getLoc();
     int64_t group = op.getQueryHeads() / op.getKvHeads();
     OpFoldResult tokens = tensor::getMixedSize(rewriter, loc, op.getQ(), 0);
-    Value dest =
-        emptyLike(rewriter, loc, op.getQ(), op.getType().getElementType());
+    Value dest = emptyLike(rewriter, loc, op.getQ(),
+                           op.getResult().getType().getElementType());
     int64_t headDim = op.getHeadDim();
     auto loop = scf::ForallOp::create(
         rewriter, loc,
@@ -219,7 +221,7 @@ struct TileAttend : OpRewritePattern<AttendOp> {
           };
           Value queries = asHeads(extractSlice(b, l, op.getQ(), ranges));
           Value out = asHeads(extractSlice(b, l, arguments[2], ranges));
-          out = attendPages(b, l, tile, queries, out);
+          out = attendPages(b, l, tile, queries, out).result;
           Value row = asRow(b, l, out);
           auto terminator = scf::InParallelOp::create(b, l);
           OpBuilder inParallel = OpBuilder::atBlockBegin(terminator.getBody());

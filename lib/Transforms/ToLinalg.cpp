@@ -70,7 +70,7 @@ LogicalResult verifyLowerable(Operation *op) {
   if (isa<AttentionOp>(op))
     return op->emitOpError("reads and writes its cache in one; run "
                            "stem-split-attention first");
-  if (isa<AttentionVjpOp>(op))
+  if (isa<AttentionVjpOp, AttentionLogSumExpOp>(op))
     return op->emitOpError("has no pages to read; run stem-scratch-attention "
                            "first");
   if (auto vjp = dyn_cast<AttendVjpOp>(op))

@@ -18,6 +18,19 @@ using namespace stem;
 
 namespace {
 
+/// Column `number` of a matrix of so many rows, as a vector.
+Value columnOf(OpBuilder &b, Location loc, Value matrix, Value number,
+               int64_t rows) {
+  auto type = cast<RankedTensorType>(matrix.getType());
+  OpFoldResult zero = b.getIndexAttr(0), one = b.getIndexAttr(1);
+  SmallVector<OpFoldResult> offsets = {zero, number},
+                            sizes = {b.getIndexAttr(rows), one},
+                            strides = {one, one};
+  return tensor::ExtractSliceOp::create(
+      b, loc, RankedTensorType::get({rows}, type.getElementType()), matrix,
+      offsets, sizes, strides);
+}
+
 // Pattern: attend(q) on a static tile -> for each query head { attend pages }
 struct LowerAttend : OpRewritePattern<AttendOp> {
   using OpRewritePattern::OpRewritePattern;
@@ -41,10 +54,15 @@ struct LowerAttend : OpRewritePattern<AttendOp> {
     Value last = arith::AddIOp::create(b, loc, position, index(rows - 1));
     Value group = index(op.getQueryHeads() / op.getKvHeads());
 
-    Value out = emptyLike(b, loc, op.getQ(), op.getType().getElementType());
+    SmallVector<Value> outputs = {emptyLike(
+        b, loc, op.getQ(), op.getResult().getType().getElementType())};
+    if (op.getLogsumexp())
+      outputs.push_back(emptyTensor(
+          b, loc, {b.getIndexAttr(rows), b.getIndexAttr(op.getQueryHeads())},
+          b.getF32Type()));
     Value heads = index(op.getQueryHeads()), one = index(1);
     auto loop = scf::ForOp::create(
-        b, loc, zero, heads, one, ValueRange{out},
+        b, loc, zero, heads, one, outputs,
         [&](OpBuilder &body, Location l, Value head, ValueRange state) {
           Value size = arith::ConstantIndexOp::create(body, l, headDim);
           Value column = arith::MulIOp::create(body, l, head, size);
@@ -56,9 +74,17 @@ struct LowerAttend : OpRewritePattern<AttendOp> {
                                 position, last,     /*rowsAdvance=*/true};
           Value queries = extractSlice(body, l, op.getQ(), ranges);
           Value dest = extractSlice(body, l, state[0], ranges);
-          dest = attendPages(body, l, tile, queries, dest);
-          scf::YieldOp::create(body, l,
-                               insertSlice(body, l, dest, state[0], ranges));
+          Value logarithms = state.size() < 2
+                                 ? Value()
+                                 : columnOf(body, l, state[1], head, rows);
+          auto made = attendPages(body, l, tile, queries, dest, logarithms);
+          SmallVector<Value> results = {
+              insertSlice(body, l, made.result, state[0], ranges)};
+          if (made.logSumExp)
+            results.push_back(insertSlice(
+                body, l, made.logSumExp, state[1],
+                {ranges[0], {OpFoldResult(head), body.getIndexAttr(1)}}));
+          scf::YieldOp::create(body, l, results);
         });
     b.replaceOp(op, loop.getResults());
     return success();
@@ -73,6 +99,8 @@ PageTile tileAt(OpBuilder &b, Location loc, AttendVjpOp op, Value number,
   Value sequence = tensor::ExtractOp::create(b, loc, op.getSequences(), token);
   Value position = tensor::ExtractOp::create(b, loc, op.getPositions(), token);
   position = arith::IndexCastOp::create(b, loc, b.getIndexType(), position);
+  Value zero = arith::ConstantIndexOp::create(b, loc, 0);
+  position = arith::MaxSIOp::create(b, loc, position, zero);
   return {token, position, sequence, head};
 }
 
@@ -86,8 +114,9 @@ SmallVector<SliceRange> rangesOf(OpBuilder &b, Location loc,
 }
 
 // Pattern: attend_vjp(q, k, v, g) ->
-//   forall (tile, query head) { dq, statistics over pages of keys };
-//   forall (tile, key-value head) { dk, dv over pages of queries }
+//   forall (query head, tile) { dq, statistics over pages of keys };
+//   forall (key-value head, tile) { dk, dv over pages of queries }
+// Heads outside: the pages of one stay in the cache.
 struct LowerAttendVjp : OpRewritePattern<AttendVjpOp> {
   using OpRewritePattern::OpRewritePattern;
 
@@ -116,13 +145,13 @@ struct LowerAttendVjp : OpRewritePattern<AttendVjpOp> {
                                                  heads / op.getKeyValueHeads());
     Value one = arith::ConstantIndexOp::create(builder, loc, 1);
     auto loop = scf::ForallOp::create(
-        builder, loc, ArrayRef<OpFoldResult>{tileCount, headCount},
+        builder, loc, ArrayRef<OpFoldResult>{headCount, tileCount},
         ValueRange{emptyLike(builder, loc, op.getQ(), f32), statistics, more},
         std::nullopt, [&](OpBuilder &b, Location l, ValueRange arguments) {
           // The last tiles see most: they come first.
-          Value behind = arith::AddIOp::create(b, l, arguments[0], one);
+          Value behind = arith::AddIOp::create(b, l, arguments[1], one);
           Value number = arith::SubIOp::create(b, l, tiles, behind);
-          PageTile tile = tileAt(b, l, op, number, arguments[1]);
+          PageTile tile = tileAt(b, l, op, number, arguments[0]);
           auto ranges = rangesOf(b, l, tile, op.getHeadDim());
           Value dest = extractSlice(b, l, arguments[2], ranges);
           Value keyHead = arith::DivUIOp::create(b, l, tile.head, group);
@@ -148,11 +177,11 @@ struct LowerAttendVjp : OpRewritePattern<AttendVjpOp> {
     OpFoldResult tileCount = tiles,
                  headCount = builder.getIndexAttr(op.getKeyValueHeads());
     auto loop = scf::ForallOp::create(
-        builder, loc, ArrayRef<OpFoldResult>{tileCount, headCount},
+        builder, loc, ArrayRef<OpFoldResult>{headCount, tileCount},
         ValueRange{emptyLike(builder, loc, op.getK(), f32),
                    emptyLike(builder, loc, op.getV(), f32)},
         std::nullopt, [&](OpBuilder &b, Location l, ValueRange arguments) {
-          PageTile tile = tileAt(b, l, op, arguments[0], arguments[1]);
+          PageTile tile = tileAt(b, l, op, arguments[1], arguments[0]);
           auto ranges = rangesOf(b, l, tile, op.getHeadDim());
           auto [dk, dv] =
               buildKeyTile(b, l, op, tile, tokens, statistics,

@@ -147,3 +147,57 @@ func.func @double(%q: tensor<?x8xf32>, %g: tensor<?x8xf64>, %p: tensor<?xi32>) -
   %0:3 = stem.attention_vjp %q, %q, %q, %g at %p of %p {head_dim = 8 : i64, scale = 0.5 : f64} : (tensor<?x8xf32>, tensor<?x8xf32>, tensor<?x8xf32>, tensor<?x8xf64>, tensor<?xi32>, tensor<?xi32>) -> (tensor<?x8xf32>, tensor<?x8xf32>, tensor<?x8xf32>)
   return %0#0 : tensor<?x8xf32>
 }
+
+// -----
+
+// Attention makes its logarithms as well, where their operands are its own.
+
+// CHECK-LABEL: func.func @forward
+// CHECK-SAME: %[[Q:[a-z0-9]+]]: tensor<?x32xbf16>, %[[K:[a-z0-9]+]]: tensor<?x16xbf16>, %[[V:[a-z0-9]+]]: tensor<?x16xbf16>, %[[P:[a-z0-9]+]]: tensor<?xi32>, %[[S:[a-z0-9]+]]: tensor<?xi32>, %[[SCRATCH:[a-z0-9]+]]: !stem.kv_cache {stem.name = "scratch", stem.scratch_cache})
+// CHECK-NEXT: %[[ZERO:.*]] = arith.constant 0 : index
+// CHECK-NEXT: stem.kv_append %[[K]], %[[V]] at %[[P]] of %[[S]] in %[[SCRATCH]][%[[ZERO]]]
+// CHECK-NEXT: %[[R:.*]], %[[L:.*]] = stem.attend %[[Q]] at %[[P]] of %[[S]] cache %[[SCRATCH]][%[[ZERO]]] {head_dim = 8 : i64, kv_heads = 2 : i64, scale = 5.000000e-01 : f64, window = 7 : i64} : tensor<?x32xbf16>, tensor<?xi32>, tensor<?xi32> -> tensor<?x32xbf16>, tensor<?x4xf32>
+// CHECK-NEXT: return %[[R]], %[[L]]
+func.func @forward(%q: tensor<?x32xbf16>, %k: tensor<?x16xbf16>, %v: tensor<?x16xbf16>, %p: tensor<?xi32>, %s: tensor<?xi32>) -> (tensor<?x32xbf16>, tensor<?x4xf32>) attributes {stem.tile = 64 : i64} {
+  %0 = stem.attention %q, %k, %v at %p of %s {head_dim = 8 : i64, scale = 0.5 : f64, window = 7 : i64} : tensor<?x32xbf16>, tensor<?x16xbf16>, tensor<?x16xbf16>, tensor<?xi32>, tensor<?xi32> -> tensor<?x32xbf16>
+  %1 = stem.attention_logsumexp %q, %k at %p of %s {head_dim = 8 : i64, scale = 0.5 : f64, window = 7 : i64} : (tensor<?x32xbf16>, tensor<?x16xbf16>, tensor<?xi32>, tensor<?xi32>) -> tensor<?x4xf32>
+  return %0, %1 : tensor<?x32xbf16>, tensor<?x4xf32>
+}
+
+// Alone they are attention whose result nothing reads; another scale is another
+// attention.
+// CHECK-LABEL: func.func @alone
+// CHECK-SAME: %[[Q:[a-z0-9]+]]: tensor<?x32xf32>, %{{.*}}: tensor<?xi32>, %[[SCRATCH:[a-z0-9]+]]: !stem.kv_cache
+// CHECK: stem.attention {{.*}} cache %[[SCRATCH]]
+// CHECK: stem.kv_append %[[Q]], %[[Q]]
+// CHECK: %{{.*}}, %[[L:.*]] = stem.attend %[[Q]]
+// CHECK: return %{{.*}}, %[[L]]
+func.func @alone(%q: tensor<?x32xf32>, %p: tensor<?xi32>) -> (tensor<?x32xf32>, tensor<?x4xf32>) attributes {stem.tile = 64 : i64} {
+  %0 = stem.attention %q, %q, %q at %p of %p {head_dim = 8 : i64, scale = 0.5 : f64} : tensor<?x32xf32>, tensor<?x32xf32>, tensor<?x32xf32>, tensor<?xi32>, tensor<?xi32> -> tensor<?x32xf32>
+  %1 = stem.attention_logsumexp %q, %q at %p of %p {head_dim = 8 : i64, scale = 0.25 : f64} : (tensor<?x32xf32>, tensor<?x32xf32>, tensor<?xi32>, tensor<?xi32>) -> tensor<?x4xf32>
+  return %0, %1 : tensor<?x32xf32>, tensor<?x4xf32>
+}
+
+// -----
+
+func.func @logarithm_types(%q: tensor<?x8xf32>, %k: tensor<?x8xbf16>, %p: tensor<?xi32>) -> tensor<?x1xf32> attributes {stem.tile = 64 : i64} {
+  // expected-error @+1 {{'stem.attention_logsumexp' op has queries 'tensor<?x8xf32>' and keys 'tensor<?x8xbf16>'; a cache holds one type, f32 or bf16}}
+  %0 = stem.attention_logsumexp %q, %k at %p of %p {head_dim = 8 : i64, scale = 0.5 : f64} : (tensor<?x8xf32>, tensor<?x8xbf16>, tensor<?xi32>, tensor<?xi32>) -> tensor<?x1xf32>
+  return %0 : tensor<?x1xf32>
+}
+
+// -----
+
+func.func @logarithm_result(%q: tensor<?x8xf32>, %p: tensor<?xi32>) -> tensor<?x1xf64> attributes {stem.tile = 64 : i64} {
+  // expected-error @+1 {{'stem.attention_logsumexp' op gives 'tensor<?x1xf64>', which is f32 outside of the interpreter}}
+  %0 = stem.attention_logsumexp %q, %q at %p of %p {head_dim = 8 : i64, scale = 0.5 : f64} : (tensor<?x8xf32>, tensor<?x8xf32>, tensor<?xi32>, tensor<?xi32>) -> tensor<?x1xf64>
+  return %0 : tensor<?x1xf64>
+}
+
+// -----
+
+func.func @logarithm_tile(%q: tensor<?x8xf32>, %p: tensor<?xi32>) -> tensor<?x1xf32> attributes {stem.tile = 1 : i64} {
+  // expected-error @+1 {{'stem.attention_logsumexp' op works on tiles of tokens, but function 'logarithm_tile' has 'stem.tile' 1, wanted 2 at least}}
+  %0 = stem.attention_logsumexp %q, %q at %p of %p {head_dim = 8 : i64, scale = 0.5 : f64} : (tensor<?x8xf32>, tensor<?x8xf32>, tensor<?xi32>, tensor<?xi32>) -> tensor<?x1xf32>
+  return %0 : tensor<?x1xf32>
+}

@@ -69,3 +69,23 @@ func.func @others(%m: memref<4xf32>, %l: index) {
   %0 = memref.load %m[%l] : memref<4xf32>
   return
 }
+
+// -----
+
+func.func @attention_vjp(%q: tensor<?x8xf32>, %n: tensor<96x8xf32>, %p: tensor<?xi32>, %np: tensor<96xi32>, %c: !stem.kv_cache) {
+  // expected-error @+1 {{'stem.attention_vjp' op has no pages to read; run stem-scratch-attention first}}
+  %0:3 = stem.attention_vjp %q, %q, %q, %q at %p of %p {head_dim = 8 : i64, scale = 0.5 : f64} : (tensor<?x8xf32>, tensor<?x8xf32>, tensor<?x8xf32>, tensor<?x8xf32>, tensor<?xi32>, tensor<?xi32>) -> (tensor<?x8xf32>, tensor<?x8xf32>, tensor<?x8xf32>)
+  // expected-error @+1 {{'stem.attend_vjp' op has 96 tokens, which is not a multiple of 64}}
+  %1:3 = stem.attend_vjp %n, %n, %n, %n at %np of %np keys %c queries %c {head_dim = 8 : i64, scale = 0.5 : f64} : tensor<96x8xf32>, tensor<96x8xf32>, tensor<96x8xf32>, tensor<96x8xf32>, tensor<96xi32>, tensor<96xi32> -> tensor<96x8xf32>, tensor<96x8xf32>, tensor<96x8xf32>
+  // expected-error @+1 {{'stem.attend_vjp' op has an operand or result 'tensor<96x8xf32>' where q is 'tensor<?x8xf32>'; the number of tokens may be dynamic, of all or of none}}
+  %2:3 = stem.attend_vjp %q, %n, %n, %q at %p of %p keys %c queries %c {head_dim = 8 : i64, scale = 0.5 : f64} : tensor<?x8xf32>, tensor<96x8xf32>, tensor<96x8xf32>, tensor<?x8xf32>, tensor<?xi32>, tensor<?xi32> -> tensor<?x8xf32>, tensor<96x8xf32>, tensor<96x8xf32>
+  return
+}
+
+// -----
+
+func.func @attend_vjp_columns(%q: tensor<?x8xf32>, %v: tensor<?x?xf32>, %p: tensor<?xi32>, %c: !stem.kv_cache) {
+  // expected-error @+1 {{'stem.attend_vjp' op has an operand or result 'tensor<?x?xf32>' where q is 'tensor<?x8xf32>'; the number of tokens may be dynamic, of all or of none}}
+  %0:3 = stem.attend_vjp %q, %q, %v, %q at %p of %p keys %c queries %c {head_dim = 8 : i64, scale = 0.5 : f64} : tensor<?x8xf32>, tensor<?x8xf32>, tensor<?x?xf32>, tensor<?x8xf32>, tensor<?xi32>, tensor<?xi32> -> tensor<?x8xf32>, tensor<?x8xf32>, tensor<?x8xf32>
+  return
+}

@@ -124,3 +124,56 @@ func.func @attend(%q: tensor<64x32xf32>, %p: tensor<64xi32>, %s: tensor<64xi32>,
 }
 // CHECK: func.func private @external
 func.func private @external()
+
+// Queries read pages of keys, keys read pages of queries; nothing is T x T. All
+// but the last page of a tile need no mask.
+// CHECK-LABEL: func.func @attend_vjp
+// CHECK-SAME: %[[Q:[a-z0-9]+]]: tensor<?x32xbf16>, %[[K:[a-z0-9]+]]: tensor<?x16xbf16>
+// CHECK-SAME: %[[KEYS:[a-z0-9]+]]: !stem.kv_cache, %[[QUERIES:[a-z0-9]+]]: !stem.kv_cache
+// CHECK: %[[FIRST:.*]]:3 = scf.forall (%[[HEAD:.*]], %{{.*}}) in (4, %{{.*}}) shared_outs({{.*}}) -> (tensor<?x32xf32>, tensor<4x?xf32>, tensor<4x?xf32>)
+// Statistics: columns are queries.
+// CHECK: stem.kv_page %[[QUERIES]][%{{.*}}, %{{.*}}, %{{.*}}, %[[HEAD]]] : !stem.packed<8x64xbf16>
+// CHECK: stem.kv_page %[[QUERIES]][%{{.*}}, %{{.*}}, %{{.*}}, %[[HEAD]]] : !stem.packed<8x64xbf16>
+// CHECK: scf.for
+// CHECK-COUNT-2: stem.packed_matmul {{.*}} : (tensor<64x8xbf16>, !stem.packed<8x64xbf16>, tensor<64x64xf32>, index, index) -> tensor<64x64xf32>
+// CHECK-NOT: arith.cmpi
+// CHECK: scf.for
+// CHECK: arith.cmpi ule
+// dq: columns are keys.
+// CHECK: scf.for
+// CHECK: stem.kv_page %[[KEYS]]
+// CHECK: stem.packed_matmul accumulate {{.*}} : (tensor<64x64xbf16>, !stem.packed<64x8xbf16>, tensor<64x8xf32>, index, index) -> tensor<64x8xf32>
+// CHECK: scf.forall.in_parallel
+// CHECK-COUNT-3: tensor.parallel_insert_slice
+// CHECK: %[[SECOND:.*]]:2 = scf.forall ({{.*}}) in (2, %{{.*}}) shared_outs({{.*}}) -> (tensor<?x16xf32>, tensor<?x16xf32>)
+// CHECK: stem.kv_page %[[QUERIES]]
+// CHECK-COUNT-2: stem.packed_matmul accumulate {{.*}} : (tensor<64x64xbf16>, !stem.packed<64x8xbf16>, tensor<64x8xf32>, index, index) -> tensor<64x8xf32>
+// CHECK: return %[[FIRST]]#0, %[[SECOND]]#0, %[[SECOND]]#1
+func.func @attend_vjp(%q: tensor<?x32xbf16>, %k: tensor<?x16xbf16>, %p: tensor<?xi32>, %keys: !stem.kv_cache, %queries: !stem.kv_cache) -> (tensor<?x32xf32>, tensor<?x16xf32>, tensor<?x16xf32>) {
+  %0:3 = stem.attend_vjp %q, %k, %k, %q at %p of %p keys %keys queries %queries {head_dim = 8 : i64, scale = 1.0 : f64} : tensor<?x32xbf16>, tensor<?x16xbf16>, tensor<?x16xbf16>, tensor<?x32xbf16>, tensor<?xi32>, tensor<?xi32> -> tensor<?x32xf32>, tensor<?x16xf32>, tensor<?x16xf32>
+  return %0#0, %0#1, %0#2 : tensor<?x32xf32>, tensor<?x16xf32>, tensor<?x16xf32>
+}
+
+// With what attention gave there is one pass over pages of keys.
+// CHECK-LABEL: func.func @attend_vjp_forward
+// CHECK-SAME: %[[O:[a-z0-9]+]]: tensor<?x32xbf16>, %[[L:[a-z0-9]+]]: tensor<?x4xf32>
+// CHECK: scf.forall (%[[HEAD:.*]], %{{.*}}) in (4, %{{.*}})
+// CHECK: tensor.extract_slice %[[L]][%{{.*}}, %[[HEAD]]] [64, 1] [1, 1] : tensor<?x4xf32> to tensor<64xf32>
+// CHECK: tensor.extract_slice %[[O]]
+// CHECK-COUNT-2: scf.for
+// CHECK-NOT: scf.for
+// CHECK: scf.forall.in_parallel
+func.func @attend_vjp_forward(%q: tensor<?x32xbf16>, %k: tensor<?x16xbf16>, %o: tensor<?x32xbf16>, %l: tensor<?x4xf32>, %p: tensor<?xi32>, %keys: !stem.kv_cache, %queries: !stem.kv_cache) -> tensor<?x32xf32> {
+  %0:3 = stem.attend_vjp %q, %k, %k, %q forward %o, %l : tensor<?x32xbf16>, tensor<?x4xf32> at %p of %p keys %keys queries %queries {head_dim = 8 : i64, scale = 1.0 : f64} : tensor<?x32xbf16>, tensor<?x16xbf16>, tensor<?x16xbf16>, tensor<?x32xbf16>, tensor<?xi32>, tensor<?xi32> -> tensor<?x32xf32>, tensor<?x16xf32>, tensor<?x16xf32>
+  return %0#0 : tensor<?x32xf32>
+}
+
+// A column of logarithms for each head.
+// CHECK-LABEL: func.func @attend_logarithms
+// CHECK: scf.for %[[HEAD:[a-z0-9]+]] = {{.*}} -> (tensor<64x32xf32>, tensor<64x4xf32>)
+// CHECK: math.log
+// CHECK: tensor.insert_slice {{.*}}[0, %[[HEAD]]] [64, 1] [1, 1] : tensor<64xf32> into tensor<64x4xf32>
+func.func @attend_logarithms(%q: tensor<64x32xf32>, %p: tensor<64xi32>, %c: !stem.kv_cache, %l: index) -> (tensor<64x32xf32>, tensor<64x4xf32>) {
+  %0, %1 = stem.attend %q at %p of %p cache %c[%l] {head_dim = 8 : i64, kv_heads = 2 : i64, scale = 1.0 : f64} : tensor<64x32xf32>, tensor<64xi32>, tensor<64xi32> -> tensor<64x32xf32>, tensor<64x4xf32>
+  return %0, %1 : tensor<64x32xf32>, tensor<64x4xf32>
+}

@@ -23,7 +23,8 @@ def StemScratchAttentionPass : Pass<"stem-scratch-attention", "::mlir::ModuleOp"
     matrices, and products read pages. Functions with `stem.attention` without
     a cache, and all their callers, take a scratch cache as last argument,
     named `scratch` and marked `stem.scratch_cache`; attention works in its
-    layer 0.
+    layer 0. It makes its `stem.attention_logsumexp` as well, where the two have
+    the same operands.
 
     `stem.attention_vjp` takes a second one, `scratch_queries`, whose heads
     are the query heads, and uses layers 0 and 1 of both: each of its matrices

@@ -112,9 +112,40 @@ template <typename Op> static LogicalResult verifyAttentionVjp(Op op) {
       return failure();
   // C8
   if (failed(expectCotangent(op, "dq", op.getDq(), op.getQ())) ||
-      failed(expectCotangent(op, "dk", op.getDk(), op.getK())))
+      failed(expectCotangent(op, "dk", op.getDk(), op.getK())) ||
+      failed(expectCotangent(op, "dv", op.getDv(), op.getV())))
     return failure();
-  return expectCotangent(op, "dv", op.getDv(), op.getV());
+  // C9
+  OperandRange forward = op.getForward();
+  if (forward.empty())
+    return success();
+  if (forward.size() != 2)
+    return op.emitOpError() << "forward must be nothing, or what attention "
+                               "gave and its logarithms, got "
+                            << forward.size() << " values";
+  if (failed(
+          expectShapeOf(op, "the forward result", forward[0], op.getQ(), "q")))
+    return failure();
+  return expectLogSumExp(op, "the forward logarithms", forward[1], op.getQ(),
+                         op.getHeadDim());
+}
+
+LogicalResult AttentionLogSumExpOp::verify() {
+  // C1, C3
+  if (failed(expectHeads(*this, getQ(), getK(), getK(), getHeadDim())))
+    return failure();
+  // C6
+  if (int64_t window = getWindow(); window < 0)
+    return emitOpError() << "window must not be negative, got " << window;
+  // C7
+  for (Value operand :
+       {Value(getK()), Value(getPositions()), Value(getSequences())})
+    if (failed(expectSize(*this, "rows of a token operand", dim(operand, 0),
+                          dim(getQ(), 0), "the rows of q")))
+      return failure();
+  // C2
+  return expectLogSumExp(*this, "the result", getResult(), getQ(),
+                         getHeadDim());
 }
 
 LogicalResult AttentionVjpOp::verify() { return verifyAttentionVjp(*this); }
@@ -122,7 +153,7 @@ LogicalResult AttentionVjpOp::verify() { return verifyAttentionVjp(*this); }
 LogicalResult AttendVjpOp::verify() {
   if (failed(verifyAttentionVjp(*this)))
     return failure();
-  // C9
+  // C10
   Type element = getQ().getType().getElementType();
   if (!element.isF32() && !element.isBF16())
     return emitOpError() << "pages are f32 or bf16, got queries of " << element;

@@ -261,6 +261,12 @@ template <typename Op> static OpCost attentionCost(Op op, int64_t tokens) {
 OpCost AttentionOp::getCost(int64_t tokens) {
   return attentionCost(*this, tokens);
 }
+// One product of two, and its exponentials.
+OpCost AttentionLogSumExpOp::getCost(int64_t tokens) {
+  OpCost cost = attentionCost(*this, tokens);
+  cost.flops /= 2;
+  return cost;
+}
 OpCost AttendOp::getCost(int64_t tokens) {
   return attentionCost(*this, tokens);
 }

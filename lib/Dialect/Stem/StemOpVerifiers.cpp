@@ -255,6 +255,17 @@ LogicalResult verify::expectHeads(Operation *op, Value q, Value k, Value v,
   return success();
 }
 
+LogicalResult verify::expectLogSumExp(Operation *op, const char *what,
+                                      Value seen, Value q, int64_t headDim) {
+  std::string rows = std::string("rows of ") + what;
+  std::string columns = std::string("columns of ") + what;
+  if (failed(expectSize(op, rows.c_str(), dim(seen, 0), dim(q, 0),
+                        "the rows of q")))
+    return failure();
+  return expectSize(op, columns.c_str(), dim(seen, 1), dim(q, 1) / headDim,
+                    "the number of query heads");
+}
+
 LogicalResult AttentionOp::verify() {
   // C1, C2, C3
   if (failed(expectHeads(*this, getQ(), getK(), getV(), getHeadDim())))
@@ -534,10 +545,15 @@ LogicalResult AttendOp::verify() {
     return emitOpError() << "window must not be negative, got " << window;
   // C5
   if (failed(expectSize(*this, "length of positions", dim(getPositions(), 0),
+                        dim(getQ(), 0), "the rows of q")) ||
+      failed(expectSize(*this, "length of sequences", dim(getSequences(), 0),
                         dim(getQ(), 0), "the rows of q")))
     return failure();
-  return expectSize(*this, "length of sequences", dim(getSequences(), 0),
-                    dim(getQ(), 0), "the rows of q");
+  // C6
+  if (!getLogsumexp())
+    return success();
+  return expectLogSumExp(*this, "logsumexp", getLogsumexp(), getQ(),
+                         getHeadDim());
 }
 
 LogicalResult KVPageOp::verify() {

@@ -119,11 +119,20 @@ LogicalResult AttentionOp::buildVjp(OpBuilder &b, Cotangents cotangents,
   if (getCache())
     return emitOpError("with a cache has no derivative: the keys and values of "
                        "past positions are not in the function");
+  // Beside the op: like its result, a value of the forward function.
+  OpBuilder forward(getContext());
+  forward.setInsertionPointAfter(*this);
+  auto queries = cast<RankedTensorType>(cotangentType(getQ()));
+  Value logSumExp = AttentionLogSumExpOp::create(
+      forward, getLoc(),
+      queries.clone({queries.getDimSize(0), getQueryHeads()}), getQ(), getK(),
+      getPositions(), getSequences(), getHeadDimAttr(), getScaleAttr(),
+      getWindowAttr());
   auto vjp = AttentionVjpOp::create(
       b, getLoc(), cotangentType(getQ()), cotangentType(getK()),
       cotangentType(getV()), getQ(), getK(), getV(), cotangents[0],
-      getPositions(), getSequences(), getHeadDimAttr(), getScaleAttr(),
-      getWindowAttr());
+      ValueRange{getResult(), logSumExp}, getPositions(), getSequences(),
+      getHeadDimAttr(), getScaleAttr(), getWindowAttr());
   at(adjoints, getQMutable()) = vjp.getDq();
   at(adjoints, getKMutable()) = vjp.getDk();
   at(adjoints, getVMutable()) = vjp.getDv();

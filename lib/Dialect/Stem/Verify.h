@@ -32,6 +32,11 @@ mlir::LogicalResult expectBias(mlir::Operation *op, mlir::Value bias,
 mlir::LogicalResult expectPaddingId(mlir::Operation *op,
                                     std::optional<uint64_t> id, int64_t rows);
 
+/// `[T, H]` for queries `q`, whose head_dim divides their columns.
+mlir::LogicalResult expectLogSumExp(mlir::Operation *op, const char *what,
+                                    mlir::Value seen, mlir::Value q,
+                                    int64_t headDim);
+
 /// Constraints C1 to C3 of stem.attention.
 mlir::LogicalResult expectHeads(mlir::Operation *op, mlir::Value q,
                                 mlir::Value k, mlir::Value v, int64_t headDim);

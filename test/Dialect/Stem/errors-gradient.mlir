@@ -131,6 +131,62 @@ func.func @sum_tokens_c1(%x: tensor<3x8xf32>) {
 
 // -----
 
+func.func @attention_logsumexp_c1(%q: tensor<3x8xf32>, %k: tensor<3x4xf32>, %p: tensor<3xi32>, %s: tensor<3xi32>) {
+  // expected-error @+1 {{'stem.attention_logsumexp' op head_dim (3) must divide the columns of q (8) and of k (4), both static}}
+  %0 = stem.attention_logsumexp %q, %k at %p of %s {head_dim = 3 : i64, scale = 0.5 : f64} : (tensor<3x8xf32>, tensor<3x4xf32>, tensor<3xi32>, tensor<3xi32>) -> tensor<3x2xf32>
+  return
+}
+
+// -----
+
+func.func @attention_logsumexp_c2(%q: tensor<3x8xf32>, %k: tensor<3x4xf32>, %p: tensor<3xi32>, %s: tensor<3xi32>) {
+  // expected-error @+1 {{'stem.attention_logsumexp' op columns of the result must be the number of query heads, which is 2, got 3}}
+  %0 = stem.attention_logsumexp %q, %k at %p of %s {head_dim = 4 : i64, scale = 0.5 : f64} : (tensor<3x8xf32>, tensor<3x4xf32>, tensor<3xi32>, tensor<3xi32>) -> tensor<3x3xf32>
+  return
+}
+
+// -----
+
+func.func @attention_logsumexp_c3(%q: tensor<3x8xf32>, %k: tensor<3x12xf32>, %p: tensor<3xi32>, %s: tensor<3xi32>) {
+  // expected-error @+1 {{'stem.attention_logsumexp' op the number of query heads (2) must be a multiple of the number of key-value heads (3)}}
+  %0 = stem.attention_logsumexp %q, %k at %p of %s {head_dim = 4 : i64, scale = 0.5 : f64} : (tensor<3x8xf32>, tensor<3x12xf32>, tensor<3xi32>, tensor<3xi32>) -> tensor<3x2xf32>
+  return
+}
+
+// -----
+
+func.func @attention_logsumexp_c6(%q: tensor<3x8xf32>, %k: tensor<3x4xf32>, %p: tensor<3xi32>, %s: tensor<3xi32>) {
+  // expected-error @+1 {{'stem.attention_logsumexp' op window must not be negative, got -1}}
+  %0 = stem.attention_logsumexp %q, %k at %p of %s {head_dim = 4 : i64, scale = 0.5 : f64, window = -1 : i64} : (tensor<3x8xf32>, tensor<3x4xf32>, tensor<3xi32>, tensor<3xi32>) -> tensor<3x2xf32>
+  return
+}
+
+// -----
+
+func.func @attention_logsumexp_c7(%q: tensor<3x8xf32>, %k: tensor<3x4xf32>, %p: tensor<4xi32>, %s: tensor<3xi32>) {
+  // expected-error @+1 {{'stem.attention_logsumexp' op rows of a token operand must be the rows of q, which is 3, got 4}}
+  %0 = stem.attention_logsumexp %q, %k at %p of %s {head_dim = 4 : i64, scale = 0.5 : f64} : (tensor<3x8xf32>, tensor<3x4xf32>, tensor<4xi32>, tensor<3xi32>) -> tensor<3x2xf32>
+  return
+}
+
+// -----
+
+func.func @attention_vjp_c9(%q: tensor<3x8xf32>, %k: tensor<3x4xf32>, %p: tensor<3xi32>) {
+  // expected-error @+1 {{'stem.attention_vjp' op forward must be nothing, or what attention gave and its logarithms, got 1 values}}
+  %0:3 = stem.attention_vjp %q, %k, %k, %q forward %q at %p of %p {head_dim = 4 : i64, scale = 0.5 : f64} : (tensor<3x8xf32>, tensor<3x4xf32>, tensor<3x4xf32>, tensor<3x8xf32>, tensor<3x8xf32>, tensor<3xi32>, tensor<3xi32>) -> (tensor<3x8xf32>, tensor<3x4xf32>, tensor<3x4xf32>)
+  return
+}
+
+// -----
+
+func.func @attention_vjp_c9_result(%q: tensor<3x8xf32>, %k: tensor<3x4xf32>, %l: tensor<3x2xf32>, %p: tensor<3xi32>) {
+  // expected-error @+1 {{'stem.attention_vjp' op the forward result must have the shape of q ('tensor<3x8xf32>'), got 'tensor<3x4xf32>'}}
+  %0:3 = stem.attention_vjp %q, %k, %k, %q forward %k, %l at %p of %p {head_dim = 4 : i64, scale = 0.5 : f64} : (tensor<3x8xf32>, tensor<3x4xf32>, tensor<3x4xf32>, tensor<3x8xf32>, tensor<3x4xf32>, tensor<3x2xf32>, tensor<3xi32>, tensor<3xi32>) -> (tensor<3x8xf32>, tensor<3x4xf32>, tensor<3x4xf32>)
+  return
+}
+
+// -----
+
 func.func @attention_vjp_c1(%q: tensor<3x8xf32>, %k: tensor<3x4xf32>, %v: tensor<3x4xf32>, %c: tensor<3x8xf32>, %p: tensor<3xi32>, %s: tensor<3xi32>) {
   // expected-error @+1 {{'stem.attention_vjp' op head_dim (3) must divide the columns of q (8) and of k (4), both static}}
   %0:3 = stem.attention_vjp %q, %k, %v, %c at %p of %s {head_dim = 3 : i64, scale = 0.5 : f64} : (tensor<3x8xf32>, tensor<3x4xf32>, tensor<3x4xf32>, tensor<3x8xf32>, tensor<3xi32>, tensor<3xi32>) -> (tensor<3x8xf32>, tensor<3x4xf32>, tensor<3x4xf32>)

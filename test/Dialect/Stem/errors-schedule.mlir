@@ -122,6 +122,94 @@ func.func @attend_c5_sequences(%q: tensor<3x12xf32>, %p: tensor<3xi32>, %s: tens
 
 // -----
 
+func.func @attend_vjp_c1(%q: tensor<3x12xf32>, %k: tensor<3x4xf32>, %v: tensor<3x4xf32>, %g: tensor<3x12xf32>, %p: tensor<3xi32>, %s: tensor<3xi32>, %c: !stem.kv_cache) {
+  // expected-error @+1 {{'stem.attend_vjp' op head_dim (5) must divide the columns of q (12) and of k (4), both static}}
+  %0:3 = stem.attend_vjp %q, %k, %v, %g at %p of %s keys %c queries %c {head_dim = 5 : i64, scale = 0.5 : f64} : tensor<3x12xf32>, tensor<3x4xf32>, tensor<3x4xf32>, tensor<3x12xf32>, tensor<3xi32>, tensor<3xi32> -> tensor<3x12xf32>, tensor<3x4xf32>, tensor<3x4xf32>
+  return
+}
+
+// -----
+
+func.func @attend_vjp_c2(%q: tensor<3x12xf32>, %k: tensor<3x4xf32>, %v: tensor<3x8xf32>, %g: tensor<3x12xf32>, %p: tensor<3xi32>, %s: tensor<3xi32>, %c: !stem.kv_cache) {
+  // expected-error @+1 {{'stem.attend_vjp' op k and v must have the same shape, got 'tensor<3x4xf32>' and 'tensor<3x8xf32>'}}
+  %0:3 = stem.attend_vjp %q, %k, %v, %g at %p of %s keys %c queries %c {head_dim = 4 : i64, scale = 0.5 : f64} : tensor<3x12xf32>, tensor<3x4xf32>, tensor<3x8xf32>, tensor<3x12xf32>, tensor<3xi32>, tensor<3xi32> -> tensor<3x12xf32>, tensor<3x4xf32>, tensor<3x4xf32>
+  return
+}
+
+// -----
+
+func.func @attend_vjp_c3(%q: tensor<3x12xf32>, %k: tensor<3x8xf32>, %v: tensor<3x8xf32>, %g: tensor<3x12xf32>, %p: tensor<3xi32>, %s: tensor<3xi32>, %c: !stem.kv_cache) {
+  // expected-error @+1 {{'stem.attend_vjp' op the number of query heads (3) must be a multiple of the number of key-value heads (2)}}
+  %0:3 = stem.attend_vjp %q, %k, %v, %g at %p of %s keys %c queries %c {head_dim = 4 : i64, scale = 0.5 : f64} : tensor<3x12xf32>, tensor<3x8xf32>, tensor<3x8xf32>, tensor<3x12xf32>, tensor<3xi32>, tensor<3xi32> -> tensor<3x12xf32>, tensor<3x8xf32>, tensor<3x8xf32>
+  return
+}
+
+// -----
+
+func.func @attend_vjp_c5(%q: tensor<3x12xf32>, %k: tensor<3x4xf32>, %v: tensor<3x4xf32>, %g: tensor<3x8xf32>, %p: tensor<3xi32>, %s: tensor<3xi32>, %c: !stem.kv_cache) {
+  // expected-error @+1 {{'stem.attend_vjp' op cotangent must have the shape of q ('tensor<3x12xf32>'), got 'tensor<3x8xf32>'}}
+  %0:3 = stem.attend_vjp %q, %k, %v, %g at %p of %s keys %c queries %c {head_dim = 4 : i64, scale = 0.5 : f64} : tensor<3x12xf32>, tensor<3x4xf32>, tensor<3x4xf32>, tensor<3x8xf32>, tensor<3xi32>, tensor<3xi32> -> tensor<3x12xf32>, tensor<3x4xf32>, tensor<3x4xf32>
+  return
+}
+
+// -----
+
+func.func @attend_vjp_c6(%q: tensor<3x12xf32>, %k: tensor<3x4xf32>, %v: tensor<3x4xf32>, %g: tensor<3x12xf32>, %p: tensor<3xi32>, %s: tensor<3xi32>, %c: !stem.kv_cache) {
+  // expected-error @+1 {{'stem.attend_vjp' op window must not be negative, got -1}}
+  %0:3 = stem.attend_vjp %q, %k, %v, %g at %p of %s keys %c queries %c {head_dim = 4 : i64, scale = 0.5 : f64, window = -1 : i64} : tensor<3x12xf32>, tensor<3x4xf32>, tensor<3x4xf32>, tensor<3x12xf32>, tensor<3xi32>, tensor<3xi32> -> tensor<3x12xf32>, tensor<3x4xf32>, tensor<3x4xf32>
+  return
+}
+
+// -----
+
+func.func @attend_vjp_c7(%q: tensor<3x12xf32>, %k: tensor<3x4xf32>, %v: tensor<3x4xf32>, %g: tensor<3x12xf32>, %p: tensor<4xi32>, %s: tensor<3xi32>, %c: !stem.kv_cache) {
+  // expected-error @+1 {{'stem.attend_vjp' op rows of a token operand must be the rows of q, which is 3, got 4}}
+  %0:3 = stem.attend_vjp %q, %k, %v, %g at %p of %s keys %c queries %c {head_dim = 4 : i64, scale = 0.5 : f64} : tensor<3x12xf32>, tensor<3x4xf32>, tensor<3x4xf32>, tensor<3x12xf32>, tensor<4xi32>, tensor<3xi32> -> tensor<3x12xf32>, tensor<3x4xf32>, tensor<3x4xf32>
+  return
+}
+
+// -----
+
+func.func @attend_vjp_c8(%q: tensor<3x12xf32>, %k: tensor<3x4xf32>, %v: tensor<3x4xf32>, %g: tensor<3x12xf32>, %p: tensor<3xi32>, %s: tensor<3xi32>, %c: !stem.kv_cache) {
+  // expected-error @+1 {{'stem.attend_vjp' op dv must have the shape of its value ('tensor<3x4xf32>'), got 'tensor<3x8xf32>'}}
+  %0:3 = stem.attend_vjp %q, %k, %v, %g at %p of %s keys %c queries %c {head_dim = 4 : i64, scale = 0.5 : f64} : tensor<3x12xf32>, tensor<3x4xf32>, tensor<3x4xf32>, tensor<3x12xf32>, tensor<3xi32>, tensor<3xi32> -> tensor<3x12xf32>, tensor<3x4xf32>, tensor<3x8xf32>
+  return
+}
+
+// -----
+
+func.func @attend_vjp_c10(%q: tensor<3x12xf32>, %k: tensor<3x4xbf16>, %v: tensor<3x4xf32>, %g: tensor<3x12xf32>, %p: tensor<3xi32>, %s: tensor<3xi32>, %c: !stem.kv_cache) {
+  // expected-error @+1 {{'stem.attend_vjp' op k must have the elements of q, 'f32', got 'tensor<3x4xbf16>'}}
+  %0:3 = stem.attend_vjp %q, %k, %v, %g at %p of %s keys %c queries %c {head_dim = 4 : i64, scale = 0.5 : f64} : tensor<3x12xf32>, tensor<3x4xbf16>, tensor<3x4xf32>, tensor<3x12xf32>, tensor<3xi32>, tensor<3xi32> -> tensor<3x12xf32>, tensor<3x4xf32>, tensor<3x4xf32>
+  return
+}
+
+// -----
+
+func.func @attend_vjp_c10_pages(%q: tensor<3x12xf16>, %k: tensor<3x4xf16>, %v: tensor<3x4xf16>, %g: tensor<3x12xf16>, %p: tensor<3xi32>, %s: tensor<3xi32>, %c: !stem.kv_cache) {
+  // expected-error @+1 {{'stem.attend_vjp' op pages are f32 or bf16, got queries of 'f16'}}
+  %0:3 = stem.attend_vjp %q, %k, %v, %g at %p of %s keys %c queries %c {head_dim = 4 : i64, scale = 0.5 : f64} : tensor<3x12xf16>, tensor<3x4xf16>, tensor<3x4xf16>, tensor<3x12xf16>, tensor<3xi32>, tensor<3xi32> -> tensor<3x12xf32>, tensor<3x4xf32>, tensor<3x4xf32>
+  return
+}
+
+// -----
+
+func.func @attend_c6(%q: tensor<3x12xf32>, %p: tensor<3xi32>, %c: !stem.kv_cache, %l: index) {
+  // expected-error @+1 {{'stem.attend' op columns of logsumexp must be the number of query heads, which is 3, got 4}}
+  %0, %1 = stem.attend %q at %p of %p cache %c[%l] {head_dim = 4 : i64, kv_heads = 1 : i64, scale = 0.5 : f64} : tensor<3x12xf32>, tensor<3xi32>, tensor<3xi32> -> tensor<3x12xf32>, tensor<3x4xf32>
+  return
+}
+
+// -----
+
+func.func @attend_vjp_c9(%q: tensor<3x12xf32>, %l: tensor<2x3xf32>, %p: tensor<3xi32>, %c: !stem.kv_cache) {
+  // expected-error @+1 {{'stem.attend_vjp' op rows of the forward logarithms must be the rows of q, which is 3, got 2}}
+  %0:3 = stem.attend_vjp %q, %q, %q, %q forward %q, %l : tensor<3x12xf32>, tensor<2x3xf32> at %p of %p keys %c queries %c {head_dim = 4 : i64, scale = 0.5 : f64} : tensor<3x12xf32>, tensor<3x12xf32>, tensor<3x12xf32>, tensor<3x12xf32>, tensor<3xi32>, tensor<3xi32> -> tensor<3x12xf32>, tensor<3x12xf32>, tensor<3x12xf32>
+  return
+}
+
+// -----
+
 func.func @kv_page_c1(%c: !stem.kv_cache, %i: index, %s: i32) {
   // expected-error @+1 {{'stem.kv_page' op a page of keys must hold 64 positions, got '!stem.packed<64x4xf32>'}}
   %0 = stem.kv_page %c[%i, %s, %i, %i] : !stem.packed<64x4xf32>

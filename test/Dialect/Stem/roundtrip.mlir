@@ -184,6 +184,26 @@ func.func @gradients_of_attention(%q: tensor<?x8xf32>, %k: tensor<?x4xf32>, %v: 
   return %1#0 : tensor<?x8xf32>
 }
 
+// CHECK-LABEL: func.func @gradients_of_attention_in_pages
+func.func @gradients_of_attention_in_pages(%q: tensor<?x8xbf16>, %k: tensor<?x4xbf16>, %p: tensor<?xi32>, %s: tensor<?xi32>, %keys: !stem.kv_cache, %queries: !stem.kv_cache) -> tensor<?x8xf32> {
+  // CHECK: stem.attend_vjp %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} at %{{.*}} of %{{.*}} keys %{{.*}} queries %{{.*}} {head_dim = 4 : i64, scale = 5.000000e-01 : f64, window = 16 : i64} : tensor<?x8xbf16>, tensor<?x4xbf16>, tensor<?x4xbf16>, tensor<?x8xbf16>, tensor<?xi32>, tensor<?xi32> -> tensor<?x8xf32>, tensor<?x4xf32>, tensor<?x4xf32>
+  %0:3 = stem.attend_vjp %q, %k, %k, %q at %p of %s keys %keys queries %queries {head_dim = 4 : i64, scale = 0.5 : f64, window = 16 : i64} : tensor<?x8xbf16>, tensor<?x4xbf16>, tensor<?x4xbf16>, tensor<?x8xbf16>, tensor<?xi32>, tensor<?xi32> -> tensor<?x8xf32>, tensor<?x4xf32>, tensor<?x4xf32>
+  return %0#0 : tensor<?x8xf32>
+}
+
+// CHECK-LABEL: func.func @attention_with_logarithms
+func.func @attention_with_logarithms(%q: tensor<?x8xf32>, %k: tensor<?x4xf32>, %p: tensor<?xi32>, %c: !stem.kv_cache, %n: index) -> tensor<?x8xf32> {
+  // CHECK: %[[L:.*]] = stem.attention_logsumexp %{{.*}}, %{{.*}} at %{{.*}} of %{{.*}} {head_dim = 4 : i64, scale = 5.000000e-01 : f64, window = 16 : i64} : (tensor<?x8xf32>, tensor<?x4xf32>, tensor<?xi32>, tensor<?xi32>) -> tensor<?x2xf32>
+  %l = stem.attention_logsumexp %q, %k at %p of %p {head_dim = 4 : i64, scale = 0.5 : f64, window = 16 : i64} : (tensor<?x8xf32>, tensor<?x4xf32>, tensor<?xi32>, tensor<?xi32>) -> tensor<?x2xf32>
+  // CHECK: stem.attention_vjp %{{.*}}, %{{.*}}, %{{.*}}, %[[Q:.*]] forward %[[Q]], %[[L]] at
+  %0:3 = stem.attention_vjp %q, %k, %k, %q forward %q, %l at %p of %p {head_dim = 4 : i64, scale = 0.5 : f64} : (tensor<?x8xf32>, tensor<?x4xf32>, tensor<?x4xf32>, tensor<?x8xf32>, tensor<?x8xf32>, tensor<?x2xf32>, tensor<?xi32>, tensor<?xi32>) -> (tensor<?x8xf32>, tensor<?x4xf32>, tensor<?x4xf32>)
+  // CHECK: %[[R:.*]], %[[M:.*]] = stem.attend {{.*}} -> tensor<?x8xf32>, tensor<?x2xf32>
+  %r, %m = stem.attend %0#0 at %p of %p cache %c[%n] {head_dim = 4 : i64, kv_heads = 1 : i64, scale = 0.5 : f64} : tensor<?x8xf32>, tensor<?xi32>, tensor<?xi32> -> tensor<?x8xf32>, tensor<?x2xf32>
+  // CHECK: stem.attend_vjp {{.*}} forward %[[R]], %[[M]] : tensor<?x8xf32>, tensor<?x2xf32> at
+  %1:3 = stem.attend_vjp %q, %k, %k, %q forward %r, %m : tensor<?x8xf32>, tensor<?x2xf32> at %p of %p keys %c queries %c {head_dim = 4 : i64, scale = 0.5 : f64} : tensor<?x8xf32>, tensor<?x4xf32>, tensor<?x4xf32>, tensor<?x8xf32>, tensor<?xi32>, tensor<?xi32> -> tensor<?x8xf32>, tensor<?x4xf32>, tensor<?x4xf32>
+  return %1#0 : tensor<?x8xf32>
+}
+
 // CHECK-LABEL: func.func @gradients_of_ffns
 func.func @gradients_of_ffns(%x: tensor<?x8xf32>, %g: tensor<16x8xf32>, %u: tensor<?x16xf32>, %d: tensor<8x16xf32>, %b: tensor<16xf32>) -> tensor<?x8xf32> {
   // CHECK: stem.dense_ffn_vjp %{{.*}} gate %{{.*}} up %{{.*}} down %{{.*}} cotangent %{{.*}} {resultSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0>} : (tensor<?x8xf32>, tensor<16x8xf32>, tensor<16x8xf32>, tensor<8x16xf32>, tensor<?x8xf32>) -> (tensor<?x8xf32>, tensor<16x8xf32>, tensor<16x8xf32>, tensor<8x16xf32>)

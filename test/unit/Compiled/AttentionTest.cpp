@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// stem.attention without a cache and stem.attention_vjp, compiled for the host,
-// against the interpreter's double precision.
+// stem.attention without a cache, its logarithms and stem.attention_vjp,
+// compiled for the host, against the interpreter's double precision.
 //
 //===----------------------------------------------------------------------===//
 
@@ -57,9 +57,15 @@ func.func @backward(%q: tensor<?x{0}x{2}> {{stem.name = "q", stem.rows = "tokens
   %0:3 = stem.attention_vjp %q, %k, %v, %g at %p of %s {{head_dim = {3} : i64, scale = 0.4 : f64, window = {4} : i64}} : (tensor<?x{0}x{2}>, tensor<?x{1}x{2}>, tensor<?x{1}x{2}>, tensor<?x{0}xf32>, tensor<?xi32>, tensor<?xi32>) -> (tensor<?x{0}xf32>, tensor<?x{1}xf32>, tensor<?x{1}xf32>)
   return %0#0, %0#1, %0#2 : tensor<?x{0}xf32>, tensor<?x{1}xf32>, tensor<?x{1}xf32>
 }}
+func.func @both(%q: tensor<?x{0}x{2}> {{stem.name = "q", stem.rows = "tokens"}}, %k: tensor<?x{1}x{2}> {{stem.name = "k", stem.rows = "tokens"}}, %v: tensor<?x{1}x{2}> {{stem.name = "v", stem.rows = "tokens"}}, %g: tensor<?x{0}xf32> {{stem.name = "cotangent", stem.rows = "tokens"}}, %p: tensor<?xi32> {{stem.name = "positions", stem.rows = "tokens"}}, %s: tensor<?xi32> {{stem.name = "sequences", stem.rows = "tokens"}}, %logarithms: tensor<?x{5}xf32> {{stem.name = "logarithms", stem.rows = "tokens", stem.output}}, %dq: tensor<?x{0}xf32> {{stem.name = "dq", stem.rows = "tokens", stem.output}}, %dk: tensor<?x{1}xf32> {{stem.name = "dk", stem.rows = "tokens", stem.output}}, %dv: tensor<?x{1}xf32> {{stem.name = "dv", stem.rows = "tokens", stem.output}}) -> (tensor<?x{5}xf32>, tensor<?x{0}xf32>, tensor<?x{1}xf32>, tensor<?x{1}xf32>) attributes {{stem.entry, stem.tile = 64 : i64}} {{
+  %o = stem.attention %q, %k, %v at %p of %s {{head_dim = {3} : i64, scale = 0.4 : f64, window = {4} : i64}} : tensor<?x{0}x{2}>, tensor<?x{1}x{2}>, tensor<?x{1}x{2}>, tensor<?xi32>, tensor<?xi32> -> tensor<?x{0}x{2}>
+  %l = stem.attention_logsumexp %q, %k at %p of %s {{head_dim = {3} : i64, scale = 0.4 : f64, window = {4} : i64}} : (tensor<?x{0}x{2}>, tensor<?x{1}x{2}>, tensor<?xi32>, tensor<?xi32>) -> tensor<?x{5}xf32>
+  %0:3 = stem.attention_vjp %q, %k, %v, %g forward %o, %l at %p of %s {{head_dim = {3} : i64, scale = 0.4 : f64, window = {4} : i64}} : (tensor<?x{0}x{2}>, tensor<?x{1}x{2}>, tensor<?x{1}x{2}>, tensor<?x{0}xf32>, tensor<?x{0}x{2}>, tensor<?x{5}xf32>, tensor<?xi32>, tensor<?xi32>) -> (tensor<?x{0}xf32>, tensor<?x{1}xf32>, tensor<?x{1}xf32>)
+  return %l, %0#0, %0#1, %0#2 : tensor<?x{5}xf32>, tensor<?x{0}xf32>, tensor<?x{1}xf32>, tensor<?x{1}xf32>
+}}
 )",
       shape.queryHeads * shape.headDim, shape.keyHeads * shape.headDim,
-      isF32 ? "f32" : "bf16", shape.headDim, shape.window);
+      isF32 ? "f32" : "bf16", shape.headDim, shape.window, shape.queryHeads);
 }
 
 /// Tokens of sequences in whole tiles.
@@ -303,8 +309,13 @@ protected:
   /// probabilities and what flows back through them have 8 bits.
   double bound() const { return GetParam().isF32 ? 1e-5 : 0.01; }
 
+  /// What the forward gives for padding means nothing.
+  static bool isForward(const std::string &name) {
+    return name == "out" || name == "logarithms";
+  }
+
   void expectNear(const Tensors &seen, const Tensors &wanted,
-                  const Batch &batch, bool comparesPadding) const {
+                  const Batch &batch) const {
     ASSERT_EQ(seen.size(), wanted.size());
     for (const auto &[name, tensor] : wanted) {
       const ReferenceTensor &result = seen.at(name);
@@ -314,7 +325,7 @@ protected:
         largest = std::max(largest, std::abs(value));
       int64_t columns = tensor.shape[1];
       for (int64_t i = 0; i < tensor.size(); ++i) {
-        if (batch.sequences[i / columns] < 0 && !comparesPadding)
+        if (batch.sequences[i / columns] < 0 && isForward(name))
           continue;
         double difference = std::abs(result.values[i] - tensor.values[i]);
         worst = std::isnan(difference) ? INFINITY : std::max(worst, difference);
@@ -333,24 +344,51 @@ Batch oddBatch() {
   return batch;
 }
 
-TEST_P(AttentionTest, ForwardIsNearTheInterpreter) {
+TEST_P(AttentionTest, IsNearTheInterpreter) {
   const Batch batch = oddBatch();
   const Tensors inputs = makeInputs(batch);
   CompiledAttention compiled(GetParam(), 2);
   ReferenceAttention reference(GetParam());
-  expectNear(compiled.run("forward", batch, inputs),
-             reference.run("forward", batch, inputs), batch,
-             /*comparesPadding=*/false);
+  for (const char *entry : {"forward", "backward", "both"}) {
+    SCOPED_TRACE(entry);
+    expectNear(compiled.run(entry, batch, inputs),
+               reference.run(entry, batch, inputs), batch);
+  }
 }
 
-TEST_P(AttentionTest, BackwardIsNearTheInterpreter) {
+using AttentionBitsTest = AttentionTest;
+
+/// The values of the tokens of one sequence.
+std::vector<double> rowsOf(const ReferenceTensor &tensor, const Batch &batch,
+                           int32_t sequence) {
+  std::vector<double> values;
+  for (int64_t t = 0; t < batch.tokens(); ++t)
+    if (batch.sequences[t] == sequence)
+      for (int64_t j = 0; j < tensor.shape[1]; ++j)
+        values.push_back(tensor.at(t, j));
+  return values;
+}
+
+TEST_P(AttentionBitsTest, DependOnNeitherThreadsNorOtherSequences) {
   const Batch batch = oddBatch();
   const Tensors inputs = makeInputs(batch);
-  CompiledAttention compiled(GetParam(), 2);
-  ReferenceAttention reference(GetParam());
-  expectNear(compiled.run("backward", batch, inputs),
-             reference.run("backward", batch, inputs), batch,
-             /*comparesPadding=*/true);
+  CompiledAttention one(GetParam(), 1), three(GetParam(), 3);
+  for (const char *entry : {"forward", "backward", "both"}) {
+    const Tensors first = one.run(entry, batch, inputs),
+                  second = three.run(entry, batch, inputs);
+    for (const auto &[name, tensor] : first)
+      EXPECT_EQ(tensor.values, second.at(name).values) << name;
+    // The caches have held more of these sequences, and others, before.
+    for (auto [sequence, length] : batch.lengths) {
+      Batch alone;
+      alone.add(sequence, length);
+      const Tensors again = three.run(entry, alone, makeInputs(alone));
+      for (const auto &[name, tensor] : first)
+        EXPECT_EQ(rowsOf(tensor, batch, sequence),
+                  rowsOf(again.at(name), alone, sequence))
+            << name << " of sequence " << sequence;
+    }
+  }
 }
 
 constexpr Shape kMultiHead = {"MultiHead", 3, 3, 16, 0};
@@ -379,5 +417,10 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{kWindow, false, STEM_ISA_AMX},
                     Case{kNarrow, false, STEM_ISA_AMX}),
     caseName);
+
+INSTANTIATE_TEST_SUITE_P(Shapes, AttentionBitsTest,
+                         testing::Values(Case{kGrouped, true, STEM_ISA_NATIVE},
+                                         Case{kWindow, false, STEM_ISA_NATIVE}),
+                         caseName);
 
 } // namespace

@@ -100,6 +100,32 @@ def Stem_SumTokensOp : Stem_GradientOp<"sum_tokens"> {
   let assemblyFormat = "$x attr-dict `:` type($x) `->` type($result)";
 }
 
+def Stem_AttentionLogSumExpOp : Stem_GradientOp<"attention_logsumexp"> {
+  let summary = "Logarithms of the sums that the probabilities are divided by";
+  let description = [{
+    `result[t, h] = log(sum_s exp(scale q_t . k_s))` over the tokens `s` that
+    `stem.attention` of the same operands lets token `t` see; without a cache.
+    0 for padding. The VJP needs no more than this of the scores, and attention
+    has it at hand.
+
+    Constraints: C1, C3, C6 and C7 are those of `stem.attention`; C2 the result
+    is `[T, H]`.
+  }];
+  let arguments = (ins Stem_FloatMatrix:$q, Stem_FloatMatrix:$k,
+                       Stem_IdVector:$positions, Stem_IdVector:$sequences,
+                       I64Attr:$head_dim, F64Attr:$scale,
+                       DefaultValuedAttr<I64Attr, "0">:$window);
+  let results = (outs Stem_FloatMatrix:$result);
+  let assemblyFormat = [{
+    $q `,` $k `at` $positions `of` $sequences attr-dict `:`
+    functional-type(operands, results)
+  }];
+  let extraClassDeclaration = [{
+    int64_t getQueryHeads() { return getQ().getType().getDimSize(1) / getHeadDim(); }
+    int64_t getKeyValueHeads() { return getK().getType().getDimSize(1) / getHeadDim(); }
+  }];
+}
+
 def Stem_AttentionVjpOp : Stem_GradientOp<"attention_vjp"> {
   let summary = "VJP of stem.attention without a cache";
   let description = [{
@@ -107,22 +133,25 @@ def Stem_AttentionVjpOp : Stem_GradientOp<"attention_vjp"> {
     cotangent `g`: `dv_s = sum_t p_ts g_t`, and with `e_ts = p_ts (g_t . v_s -
     sum_u p_tu g_t . v_u)`, `dq_t = scale sum_s e_ts k_s` and `dk_s = scale
     sum_t e_ts q_t`. Sums over `t` also go over the query heads that share a
-    key-value head.
+    key-value head. `forward` is nothing, or what attention gave and its
+    `stem.attention_logsumexp`, which then need not be computed again.
 
     Constraints: C1 to C3 and C5 to C7 are those of `stem.attention`, for
     `cotangent` in place of its result; C8 each result has the shape of its
-    value.
+    value; C9 `forward` has no values, or two of the shapes `[T, H*E]` and
+    `[T, H]`.
   }];
   let arguments = (ins Stem_FloatMatrix:$q, Stem_FloatMatrix:$k,
                        Stem_FloatMatrix:$v, Stem_FloatMatrix:$cotangent,
+                       Variadic<Stem_FloatMatrix>:$forward,
                        Stem_IdVector:$positions, Stem_IdVector:$sequences,
                        I64Attr:$head_dim, F64Attr:$scale,
                        DefaultValuedAttr<I64Attr, "0">:$window);
   let results = (outs Stem_FloatMatrix:$dq, Stem_FloatMatrix:$dk,
                       Stem_FloatMatrix:$dv);
   let assemblyFormat = [{
-    $q `,` $k `,` $v `,` $cotangent `at` $positions `of` $sequences attr-dict
-    `:` functional-type(operands, results)
+    $q `,` $k `,` $v `,` $cotangent (`forward` $forward^)? `at` $positions `of`
+    $sequences attr-dict `:` functional-type(operands, results)
   }];
   let extraClassDeclaration = [{
     int64_t getQueryHeads() { return getQ().getType().getDimSize(1) / getHeadDim(); }

@@ -97,21 +97,25 @@ def Stem_AttendOp : Stem_TokenwiseOp<"attend", [
   let description = [{
     What is left of `stem.attention` with a cache once `stem.kv_append` has
     written the keys and values: `q` is `[T, H*E]`, the result has its shape.
+    A second result is what `stem.attention_logsumexp` gives, for tokens that
+    are no padding.
 
     Constraints: C1 `head_dim` divides the columns of `q`; C2 the number of
     query heads is a multiple of `kv_heads`; C3 the result has the shape of
     `q`; C4 `window` is not negative; C5 `positions` and `sequences` have `T`
-    elements.
+    elements; C6 `logsumexp` is `[T, H]`.
   }];
   let arguments = (ins Stem_FloatMatrix:$q, Stem_IdVector:$positions,
                        Stem_IdVector:$sequences, Stem_KVCacheType:$cache,
                        Index:$layer, I64Attr:$head_dim, I64Attr:$kv_heads,
                        F64Attr:$scale,
                        DefaultValuedAttr<I64Attr, "0">:$window);
-  let results = (outs Stem_FloatMatrix:$result);
+  let results = (outs Stem_FloatMatrix:$result,
+                      Optional<2DTensorOf<[F32]>>:$logsumexp);
   let assemblyFormat = [{
     $q `at` $positions `of` $sequences `cache` $cache `[` $layer `]` attr-dict
     `:` type($q) `,` type($positions) `,` type($sequences) `->` type($result)
+    (`,` type($logsumexp)^)?
   }];
   let extraClassDeclaration = [{
     int64_t getQueryHeads() { return getQ().getType().getDimSize(1) / getHeadDim(); }
@@ -128,11 +132,12 @@ def Stem_AttendVjpOp : Stem_Op<"attend_vjp", [
     into layer 1, `q` into layer 0 of `queries`, whose heads are the query
     heads, and the cotangent into layer 1.
 
-    Constraints: C1 to C3 and C5 to C8 are those of `stem.attention_vjp`; C9
+    Constraints: C1 to C3 and C5 to C9 are those of `stem.attention_vjp`; C10
     `q`, `k`, `v` and `cotangent` have one element type, f32 or bf16.
   }];
   let arguments = (ins Stem_FloatMatrix:$q, Stem_FloatMatrix:$k,
                        Stem_FloatMatrix:$v, Stem_FloatMatrix:$cotangent,
+                       Variadic<Stem_FloatMatrix>:$forward,
                        Stem_IdVector:$positions, Stem_IdVector:$sequences,
                        Stem_KVCacheType:$keys, Stem_KVCacheType:$queries,
                        I64Attr:$head_dim, F64Attr:$scale,
@@ -140,7 +145,8 @@ def Stem_AttendVjpOp : Stem_Op<"attend_vjp", [
   let results = (outs Stem_FloatMatrix:$dq, Stem_FloatMatrix:$dk,
                       Stem_FloatMatrix:$dv);
   let assemblyFormat = [{
-    $q `,` $k `,` $v `,` $cotangent `at` $positions `of` $sequences
+    $q `,` $k `,` $v `,` $cotangent
+    (`forward` $forward^ `:` type($forward))? `at` $positions `of` $sequences
     `keys` $keys `queries` $queries attr-dict `:` type($q) `,` type($k) `,`
     type($v) `,` type($cotangent) `,` type($positions) `,` type($sequences) `->`
     type($dq) `,` type($dk) `,` type($dv)
