@@ -314,6 +314,6 @@ void InterpretedStep::keepGradients(const Values &results) {
 
 std::unique_ptr<TrainingStep>
 stem::makeInterpretedStep(const Checkpoint &checkpoint,
-                       const TrainingStepOptions &options) {
+                          const TrainingStepOptions &options) {
   return std::make_unique<InterpretedStep>(checkpoint, options);
 }
