@@ -280,7 +280,6 @@ LayerFit Calibrator::Impl::convertLayer(const LayerChoice &choice,
   for (HiddenStates *part : streams.converted())
     fitter.propagate(converted, *part, own,
                      /*leaveOneOut=*/part == &streams.fit);
-  converted.products.reset();
   return converted;
 }
 
