@@ -68,7 +68,7 @@ def compare_tokens(results, tokenizer, model_folder, paths):
                 "stem-run generate -n0 against PreTrainedTokenizerFast")
 
 
-def compare_perplexity(results, model, tokenizer, folder, paths):
+def compare_perplexity(results, model, tokenizer, folder, paths, prefix=""):
     evaluated = common.stem_run("eval", folder, "--dtype=f32",
                                 f"--ctx={CONTEXT}",
                                 *(f"--text={p}" for p in paths.values()))
@@ -78,8 +78,8 @@ def compare_perplexity(results, model, tokenizer, folder, paths):
         same = entry["scored_tokens"] == len(ids) - 1
         theirs = math.exp(window_losses(model, ids) / (len(ids) - 1))
         gap = abs(entry["perplexity"] / theirs - 1)
-        results.add(f"perplexity f32, {name} ({len(ids)} tokens), difference",
-                    gap, "at most 5e-4", gap <= 5e-4 and same,
+        results.add(f"{prefix}perplexity f32, {name} ({len(ids)} tokens), "
+                    "difference", gap, "at most 5e-4", gap <= 5e-4 and same,
                     "stem-run eval --dtype=f32 --ctx=2048",
                     ours=entry["perplexity"], transformers=theirs,
                     tokens=len(ids), our_tokens=entry["tokens"])

@@ -2,7 +2,8 @@
 # Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Converted folders in the transformers library, through the modeling file that
-lies in them: the same logits, batches, padding, generation, and refusals."""
+lies in them: the same logits, perplexity, batches, padding, generation, and
+refusals."""
 
 import gc
 import json
@@ -13,7 +14,8 @@ import sys
 import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import (AutoConfig, AutoModelForCausalLM,
+                          PreTrainedTokenizerFast)
 
 import accuracy
 import common
@@ -136,6 +138,13 @@ def check_logits(results, model, folder, name):
                 "stem-run eval --input-ids --logits-out --dtype=f32")
 
 
+def check_perplexity(results, model, folder, name):
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_file=os.path.join(folder, "tokenizer.json"))
+    accuracy.compare_perplexity(results, model, tokenizer, folder,
+                                common.texts(12_000), prefix=f"{name}: ")
+
+
 def fed_lengths(model, prompt, options):
     """Tokens that the decoder sees at once during generate."""
     lengths = set()
@@ -256,6 +265,8 @@ def main():
         model = load(folder)
         with torch.inference_mode():
             check_logits(results, model, folder, init)
+            if init in ("mixed", "special"):
+                check_perplexity(results, model, folder, init)
             if init in ("row-mean", "select"):
                 check_use(results, model, folder, init)
         check_refusal(results, folder, init)

@@ -111,7 +111,7 @@ void LowRankFit::solve(std::span<const float> downNorms, double strength) {
   checkFinite(name, "h hᵀ and h rᵀ", sums.gram(), sums.cross(), hidden, ffn);
   const std::vector<double> weights = weightsOf(downNorms);
   SpdFactor factor(sums.gram(), hidden);
-  if (!factor.factor(strength))
+  if (!factor.factor(context, strength))
     fail("{}: the sum of h hᵀ over {} positions ({} dimensions, mean of the "
          "diagonal {:g}) with a strength of {:g} is not positive definite: "
          "calibrate on more text or choose a larger strength",

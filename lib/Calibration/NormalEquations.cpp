@@ -49,7 +49,7 @@ void NormalEquations::solve(double ridge, float *update) {
     std::fill_n(update, hidden * ffn, 0.0f);
     return;
   }
-  if (!factor.factor(ridge))
+  if (!factor.factor(context, ridge))
     fail("{}: the sum of z zᵀ over {} positions ({} dimensions, mean of the "
          "diagonal {:g}) with a ridge of {:g} is not positive definite: "
          "calibrate on more text",

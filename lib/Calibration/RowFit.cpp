@@ -8,6 +8,7 @@
 #include "stem/Calibration/RowFit.h"
 #include "Sizes.h"
 #include "SpdFactor.h"
+#include "stem/Calibration/BF16.h"
 #include "stem/Calibration/GramSums.h"
 #include "stem/Runtime/Pack.h"
 #include "stem/Runtime/Parallel.h"
@@ -33,12 +34,14 @@ int64_t tasksOf(int64_t count, int64_t each) {
 
 } // namespace
 
-RowFit::RowFit(RowStatistics &&statistics, int64_t features)
-    : sums(std::move(statistics)), features(features),
+RowFit::RowFit(RowStatistics &&statistics, int64_t features,
+               stem_dtype products)
+    : sums(std::move(statistics)), features(features), products(products),
       meanSquares(sums.columns()) {}
 
 RowFit RowFit::perId(RowStatistics &&statistics, int64_t features,
-                     const FeatureReader &read, double ridge) {
+                     const FeatureReader &read, double ridge,
+                     stem_dtype products) {
   const std::string &name = statistics.name();
   if (!(ridge >= 0) || std::isinf(ridge))
     fail("{}: the ridge of the rows' prior is {}: wanted 0 or more", name,
@@ -48,7 +51,7 @@ RowFit RowFit::perId(RowStatistics &&statistics, int64_t features,
          INT32_MAX);
   if (statistics.positions() == 0)
     fail("{}: no position was counted: rows need calibration text", name);
-  RowFit fit(std::move(statistics), features);
+  RowFit fit(std::move(statistics), features, products);
   fit.checkSums();
   fit.meanSquaresOf(fit.sums.positions());
   fit.regress(read, ridge);
@@ -82,7 +85,7 @@ RowFit RowFit::meanRow(const RowStatistics &statistics) {
           squares[c] > 0 ? float(gatedUps[c] / squares[c]) : 0;
     }
   });
-  RowFit fit(std::move(all), 0);
+  RowFit fit(std::move(all), 0, STEM_F32);
   fit.checkSums();
   fit.meanSquaresOf(fit.sums.positions());
   return fit;
@@ -183,7 +186,7 @@ void RowFit::regress(const FeatureReader &read, double ridge) {
   checkFinite(sums.name(), "features and up-projections", gram.gram(),
               gram.cross(), inputs, width);
   SpdFactor factor(gram.gram(), inputs);
-  if (!factor.factor(ridge))
+  if (!factor.factor(context(), ridge))
     fail("{}: the regression of the rows' prior from {} features of {} ids is "
          "not determined with a ridge of {:g}: choose a larger one",
          sums.name(), features, gram.positions(), ridge);
@@ -192,9 +195,9 @@ void RowFit::regress(const FeatureReader &read, double ridge) {
       "the coefficients of the rows' prior");
   float *rows = static_cast<float *>(coefficients.data());
   factor.solveTransposed(context(), gram.cross(), width, rows);
-  weights = Arena(packedBytes(STEM_F32, features, width),
+  weights = Arena(packedBytes(products, features, width),
                   "the coefficients of the rows' prior");
-  packWeight({weights.data(), STEM_F32, features, width}, 0, width,
+  packWeight({weights.data(), products, features, width}, 0, width,
              {rows, STEM_F32, inputs});
   constant.resize(width);
   for (int64_t c = 0; c < width; ++c)
@@ -208,10 +211,17 @@ void RowFit::predict(const float *rows, int64_t count, float *out,
   parallelFor(context(), tasksOf(count, taskRows), [&](int64_t task) {
     int64_t first = task * taskRows;
     int64_t taken = std::min(taskRows, count - first);
-    stem_packed_matmul(context(), rows + first * features, features,
-                       weights.data(), STEM_F32, features, width, 0, 0,
-                       out + first * stride, stride, taken, features, width,
-                       /*accumulate=*/0);
+    const void *inputs = rows + first * features;
+    std::vector<uint16_t> rounded;
+    if (products == STEM_BF16) {
+      rounded.resize(taken * features);
+      std::transform(rows + first * features, rows + (first + taken) * features,
+                     rounded.begin(), roundToBF16);
+      inputs = rounded.data();
+    }
+    stem_packed_matmul(context(), inputs, features, weights.data(), products,
+                       features, width, 0, 0, out + first * stride, stride,
+                       taken, features, width, /*accumulate=*/0);
     for (int64_t i = first; i < first + taken; ++i)
       for (int64_t c = 0; c < width; ++c)
         out[i * stride + c] += constant[c];
@@ -286,12 +296,15 @@ void RowFit::prior(const float *rows, int64_t count, float *out) const {
     return;
   }
   predict(rows, count, out, stride);
-  for (int64_t i = 0; i < count; ++i) {
-    float *row = out + i * stride;
-    for (int64_t c = 0; c < width; ++c)
-      row[c] = slope[c] * row[c] + offset[c];
-    applyBlend(0, width, row);
-  }
+  parallelFor(context(), tasksOf(count, taskRows), [&](int64_t task) {
+    int64_t end = std::min(count, (task + 1) * taskRows);
+    for (int64_t i = task * taskRows; i < end; ++i) {
+      float *row = out + i * stride;
+      for (int64_t c = 0; c < width; ++c)
+        row[c] = slope[c] * row[c] + offset[c];
+      applyBlend(0, width, row);
+    }
+  });
 }
 
 void RowFit::blend(std::span<const double> errors) {

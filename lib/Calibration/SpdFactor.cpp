@@ -13,10 +13,15 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 using namespace stem;
 
 namespace {
+
+/// Columns that are factored before the rest takes their part, and rows of a
+/// task. Part of the result's meaning.
+constexpr int64_t factorBlock = 128, factorRows = 64;
 
 using RowMajorMatrix =
     Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
@@ -35,14 +40,48 @@ SpdFactor::~SpdFactor() {
     matrix[i * n + i] = diagonal[i];
 }
 
-bool SpdFactor::factor(double ridge) {
+bool SpdFactor::factor(stem_context *context, double ridge) {
   Eigen::Map<RowMajorMatrix> map(matrix, n, n);
   map.triangularView<Eigen::StrictlyLower>() = map.transpose();
   for (int64_t i = 0; i < n; ++i)
     matrix[i * n + i] = diagonal[i] + ridge * mean;
-  Eigen::Ref<RowMajorMatrix> ref(map);
-  Eigen::LLT<Eigen::Ref<RowMajorMatrix>> llt(ref);
-  return llt.info() == Eigen::Success;
+  for (int64_t first = 0; first < n; first += factorBlock)
+    if (!factorColumns(context, first, std::min(factorBlock, n - first)))
+      return false;
+  return true;
+}
+
+/// L of these columns, where what lies left of them is subtracted already, and
+/// their part of all that lies right of them.
+bool SpdFactor::factorColumns(stem_context *context, int64_t first,
+                              int64_t count) {
+  Eigen::Map<RowMajorMatrix> map(matrix, n, n);
+  Eigen::Ref<RowMajorMatrix> corner(map.block(first, first, count, count));
+  if (Eigen::LLT<Eigen::Ref<RowMajorMatrix>>(corner).info() != Eigen::Success)
+    return false;
+  const int64_t below = first + count;
+  const int64_t tasks = (n - below + factorRows - 1) / factorRows;
+  auto rowsOf = [&](int64_t task) {
+    const int64_t row = below + task * factorRows;
+    return std::pair(row, std::min(factorRows, n - row));
+  };
+  parallelFor(context, tasks, [&](int64_t task) {
+    auto [row, rows] = rowsOf(task);
+    auto panel = map.block(row, first, rows, count);
+    corner.triangularView<Eigen::Lower>()
+        .transpose()
+        .solveInPlace<Eigen::OnTheRight>(panel);
+  });
+  parallelFor(context, tasks, [&](int64_t task) {
+    auto [row, rows] = rowsOf(task);
+    auto panel = map.block(row, first, rows, count);
+    map.block(row, below, rows, row - below).noalias() -=
+        panel * map.block(below, first, row - below, count).transpose();
+    map.block(row, row, rows, rows)
+        .selfadjointView<Eigen::Lower>()
+        .rankUpdate(panel, -1);
+  });
+  return true;
 }
 
 void SpdFactor::solveLower(double *block, int64_t count) const {

@@ -31,7 +31,7 @@ public:
   SpdFactor &operator=(const SpdFactor &) = delete;
 
   /// False when the sum is not positive definite.
-  bool factor(double ridge);
+  bool factor(stem_context *context, double ridge);
 
   /// block (n x count, column-major) = L⁻¹ block, and L⁻ᵀ block.
   void solveLower(double *block, int64_t count) const;
@@ -44,6 +44,8 @@ public:
   double meanDiagonal() const { return mean; }
 
 private:
+  bool factorColumns(stem_context *context, int64_t first, int64_t count);
+
   double *matrix;
   int64_t n;
   /// Of A.

@@ -172,13 +172,16 @@ float stem::bf16ToF32(uint16_t bits) {
   return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
 }
 
-uint16_t stem::f32ToBF16(float value) {
+/// Without a branch, for loops over many.
+static uint16_t roundToBF16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
+  const uint32_t rounded = bits + 0x7fff + ((bits >> 16) & 1);
   // A NaN whose payload lies in the lower half would turn into an infinity.
-  if (std::isnan(value))
-    return static_cast<uint16_t>((bits >> 16) | 0x40);
-  return static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+  const bool isNan = (bits & 0x7fffffff) > 0x7f800000;
+  return static_cast<uint16_t>((isNan ? bits | 0x400000 : rounded) >> 16);
 }
+
+uint16_t stem::f32ToBF16(float value) { return roundToBF16(value); }
 
 float stem::f16ToF32(uint16_t bits) {
   const uint32_t sign = static_cast<uint32_t>(bits & 0x8000) << 16;
@@ -264,6 +267,15 @@ void stem::decodeToF32(DType dtype, const std::byte *source, uint64_t count,
   }
 }
 
+template <typename Round>
+static void encodeNumbers(const Round &round, const float *source,
+                          uint64_t count, std::byte *out) {
+  for (uint64_t i = 0; i < count; ++i) {
+    const uint16_t bits = round(source[i]);
+    std::memcpy(out + 2 * i, &bits, sizeof(bits));
+  }
+}
+
 void stem::encodeFromF32(DType dtype, const float *source, uint64_t count,
                          std::byte *out) {
   switch (dtype) {
@@ -272,13 +284,11 @@ void stem::encodeFromF32(DType dtype, const float *source, uint64_t count,
       std::memcpy(out, source, count * sizeof(float));
     return;
   case DType::F16:
+    return encodeNumbers([](float x) { return f32ToF16(x); }, source, count,
+                         out);
   case DType::BF16:
-    for (uint64_t i = 0; i < count; ++i) {
-      const uint16_t bits =
-          dtype == DType::BF16 ? f32ToBF16(source[i]) : f32ToF16(source[i]);
-      std::memcpy(out + 2 * i, &bits, sizeof(bits));
-    }
-    return;
+    return encodeNumbers([](float x) { return roundToBF16(x); }, source, count,
+                         out);
   default:
     fail("weights are written as F32, F16 or BF16, not as {}",
          dtypeName(dtype));

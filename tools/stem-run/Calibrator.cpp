@@ -95,12 +95,15 @@ struct Calibrator::Impl {
   struct Streams {
     HiddenStates fit, choose, check;
     std::optional<HiddenStates> denseFit = {}, denseChoose = {};
+    bool isFitting = true; ///< a layer above is converted too
 
-    std::vector<HiddenStates *> converted() { return {&fit, &choose, &check}; }
+    std::vector<HiddenStates *> converted() {
+      return isFitting ? std::vector{&fit, &choose, &check}
+                       : std::vector{&check};
+    }
     std::vector<HiddenStates *> dense() {
-      if (!denseFit)
-        return {};
-      return {&*denseFit, &*denseChoose};
+      return denseFit ? std::vector{&*denseFit, &*denseChoose}
+                      : std::vector<HiddenStates *>();
     }
     std::vector<HiddenStates *> all() {
       std::vector<HiddenStates *> streams = converted();
@@ -108,8 +111,8 @@ struct Calibrator::Impl {
         streams.push_back(stream);
       return streams;
     }
-    /// No layer above is converted.
-    void endDense() {
+    void endFit() {
+      isFitting = false;
       denseFit.reset();
       denseChoose.reset();
     }
@@ -121,7 +124,8 @@ struct Calibrator::Impl {
   void feedForward(HiddenStates &states, uint64_t layer);
   std::vector<float> losses(const HiddenStates &states);
   double lossAbove(HiddenStates &states, uint64_t layer);
-  LayerFit convertLayer(const LayerChoice &choice, Streams &streams);
+  LayerFit convertLayer(const LayerChoice &choice, Streams &streams,
+                        bool isLast);
   void copyTo(std::optional<HiddenStates> &copy,
               const HiddenStates &states) const;
   void leaveLayer(uint64_t layer);
@@ -267,7 +271,7 @@ Calibrator::measureSensitivities(const std::function<void(double)> &done) {
 }
 
 LayerFit Calibrator::Impl::convertLayer(const LayerChoice &choice,
-                                        Streams &streams) {
+                                        Streams &streams, bool isLast) {
   LayerFitOptions own = options.fit;
   own.rank = choice.rank;
   const uint64_t layer = choice.layer;
@@ -277,10 +281,11 @@ LayerFit Calibrator::Impl::convertLayer(const LayerChoice &choice,
   }
   LayerFit converted = fitter.fit(layer, {streams.fit, &*streams.denseFit},
                                   {streams.choose, &*streams.denseChoose}, own);
+  if (isLast)
+    streams.endFit();
   for (HiddenStates *part : streams.converted())
     fitter.propagate(converted, *part, own,
                      /*leaveOneOut=*/part == &streams.fit);
-  converted.products.reset();
   return converted;
 }
 
@@ -317,7 +322,8 @@ Calibrator::convert(std::span<const LayerChoice> layers,
         layers.begin(), layers.end(), layer,
         [](const LayerChoice &a, uint64_t b) { return a.layer < b; });
     if (choice != layers.end() && choice->layer == layer) {
-      const LayerFit fit = impl->convertLayer(*choice, streams);
+      const LayerFit fit = impl->convertLayer(
+          *choice, streams, /*isLast=*/layer == layers.back().layer);
       NormedEmbeddings embeddings(impl->checkpoint, layer);
       CalibratedRows rows(fit.rows, embeddings, impl->text.rowIds,
                           impl->checkpoint.config());
@@ -327,8 +333,6 @@ Calibrator::convert(std::span<const LayerChoice> layers,
       for (HiddenStates *part : streams.converted())
         impl->feedForward(*part, layer);
     }
-    if (layer == layers.back().layer)
-      streams.endDense();
     for (HiddenStates *part : streams.dense())
       impl->feedForward(*part, layer);
     impl->leaveLayer(layer);

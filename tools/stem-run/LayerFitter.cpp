@@ -197,7 +197,8 @@ RowFit LayerFitter::fitPart(const Layer &layer, RowStatistics &&sums) {
                 out);
     norm.normalize(out, static_cast<uint64_t>(count));
   };
-  return RowFit::perId(std::move(sums), d, read);
+  return RowFit::perId(std::move(sums), d, read, /*ridge=*/1e-2,
+                       runner.productType());
 }
 
 /// Fits M, of any rank, to what leave-one-out rows leave of the up-projection.
@@ -353,14 +354,15 @@ LayerFit LayerFitter::fit(uint64_t layer, const LayerText &fit,
   CalibratedLayer figures;
   figures.layer = layer;
   figures.shrinkage = rows->shrinkage();
-  std::optional<KeptProducts> products;
-  if (options.keepsProducts)
-    products.emplace(runner.context(), fit.states.stream().places(), f,
-                     runner.productType());
-  std::vector<float> down = refitDown(work, *rows, fit, choose, figures,
-                                      products ? &*products : nullptr);
-  return {figures, std::move(*rows), std::move(lowRank), std::move(down),
-          std::move(products)};
+  KeptProducts *kept = nullptr;
+  if (options.keepsProducts) {
+    if (!keptProducts)
+      keptProducts.emplace(runner.context(), fit.states.stream().places(), f,
+                           runner.productType());
+    kept = &*keptProducts;
+  }
+  std::vector<float> down = refitDown(work, *rows, fit, choose, figures, kept);
+  return {figures, std::move(*rows), std::move(lowRank), std::move(down), kept};
 }
 
 std::vector<double> LayerFitter::rankGains(uint64_t layer,

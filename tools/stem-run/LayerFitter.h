@@ -31,7 +31,8 @@ struct LayerFitOptions {
   double carry = 0.5;
   bool isOneRow = false; ///< one row for all ids
   /// Whether what enters W_down is kept for `propagate`, which then is one
-  /// product a place; KeptProducts::bytes of the text to fit.
+  /// product a place; KeptProducts::bytes of the text to fit, which is then the
+  /// same for all layers.
   bool keepsProducts = false;
   /// One flag for each of the text's ids: it keeps the matrix. Empty: none.
   std::vector<uint8_t> keepsMatrix;
@@ -53,8 +54,9 @@ struct LayerFit {
   LayerRows rows;
   std::optional<LowRankTerm> lowRank;
   std::vector<float> down; ///< the new W_down, d x F
-  /// Of the text that it was fitted to, if they were to be kept.
-  std::optional<KeptProducts> products;
+  /// Of the text that it was fitted to, if they were to be kept; the fitter's,
+  /// until it fits the next layer.
+  const KeptProducts *products = nullptr;
 };
 
 /// A text behind the attention of a layer.
@@ -128,6 +130,9 @@ private:
   RowParts parts;
   /// Of the text's ids, as they are in the model.
   Arena embeddings;
+  /// Of the layer in work. Its pages stay from layer to layer: new ones take
+  /// longer than what is written to them.
+  std::optional<KeptProducts> keptProducts;
   /// Of one step: hidden states, targets and what enters the FFN (places x d);
   /// gate, up, g ⊙ (U + M h), g ⊙ (u − U − M h) and M h (places x F).
   std::vector<float> hidden, target, normed, gate, up, gated, error, term;

@@ -14,6 +14,7 @@
 #include "stem/Support/Format.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <fmt/ranges.h>
@@ -152,17 +153,33 @@ static void countNotFinite(const std::string &tensor, DType type,
   countNotFinite<float>(tensor, values, rounding);
 }
 
+/// The bits of the least magnitude that rounds to infinity: of bf16 and f16
+/// half a step beyond the largest.
+static int32_t leastNotFinite(DType type) {
+  return type == DType::BF16  ? 0x7f7f8000
+         : type == DType::F16 ? 0x477ff000
+                              : 0x7f800000;
+}
+
+/// Bits of magnitudes are in the order of the magnitudes, infinity and NaN
+/// above all.
+static bool staysFinite(DType type, std::span<const float> values) {
+  const int32_t least = leastNotFinite(type);
+  bool isLarge = false;
+  for (const float value : values)
+    isLarge |= (std::bit_cast<int32_t>(value) & 0x7fffffff) >= least;
+  return !isLarge;
+}
+
 void stem::encodeChecked(const std::string &tensor, DType type,
                          std::span<const float> values, std::byte *out,
                          RoundingError &rounding, std::string_view advice) {
-  countNotFinite<float>(tensor, values, rounding);
-  // Half a step beyond the largest value rounds to infinity.
-  for (const float value : values)
-    if (std::isfinite(value) &&
-        (type == DType::F16    ? !std::isfinite(f16ToF32(f32ToF16(value)))
-         : type == DType::BF16 ? !std::isfinite(bf16ToF32(f32ToBF16(value)))
-                               : false))
-      failTooLarge(tensor, value, type, advice);
+  if (!staysFinite(type, values)) {
+    countNotFinite<float>(tensor, values, rounding);
+    for (const float value : values)
+      if (std::isfinite(value) && !staysFinite(type, {&value, 1}))
+        failTooLarge(tensor, value, type, advice);
+  }
   encodeFromF32(type, values.data(), values.size(), out);
 }
 

@@ -67,8 +67,11 @@ struct RowOutputs {
 class RowFit {
 public:
   /// A row for each id, from the statistics, whose S it overwrites with p.
+  /// `products`: the type of what is multiplied for p once the regression is
+  /// solved.
   static RowFit perId(RowStatistics &&statistics, int64_t features,
-                      const FeatureReader &read, double ridge = 1e-2);
+                      const FeatureReader &read, double ridge = 1e-2,
+                      stem_dtype products = STEM_F32);
 
   /// One row for all ids, Σ_t H_t / Σ_t G_t (0 where no gate opened): what a
   /// model without a table would have. Needs no features.
@@ -113,7 +116,7 @@ public:
 
 private:
   friend class RowErrors;
-  RowFit(RowStatistics &&statistics, int64_t features);
+  RowFit(RowStatistics &&statistics, int64_t features, stem_dtype products);
 
   stem_context *context() const { return sums.context; }
   void regress(const FeatureReader &read, double ridge);
@@ -137,6 +140,7 @@ private:
 
   RowStatistics sums; ///< meanRow: one row, the sums over all ids
   int64_t features;   ///< 0: meanRow
+  stem_dtype products;
   double k = 4;
   Arena weights; ///< of the regression, features x columns, packed
   std::vector<float> constant, slope, offset, meanSquares;

@@ -163,6 +163,28 @@ TEST(RowFit, PriorOfOtherIds) {
   EXPECT_EQ(own, std::vector<float>(fit.priors(), fit.priors() + ids * ffn));
 }
 
+// The regression is the same; its inputs and coefficients lose digits.
+TEST(RowFit, PriorInBf16) {
+  ContextPtr context = createContext(2);
+  RowFit fit = RowFit::perId(statisticsOf(context.get()), hidden, readFeatures,
+                             1e-2, STEM_BF16);
+  const std::vector<float> priors(fit.priors(), fit.priors() + ids * ffn);
+  const double error = relativeError(matrixOf(priors, ffn), reference().p);
+  EXPECT_GT(error, 1e-5);
+  EXPECT_LT(error, 1e-2);
+  for (int threads : {1, 3}) {
+    ContextPtr other = createContext(threads);
+    RowFit same = RowFit::perId(statisticsOf(other.get()), hidden, readFeatures,
+                                1e-2, STEM_BF16);
+    EXPECT_EQ(std::vector<float>(same.priors(), same.priors() + ids * ffn),
+              priors);
+  }
+  std::vector<float> own(ids * ffn);
+  for (int64_t id = 0; id < ids; ++id)
+    fit.prior(layer().features.data() + id * hidden, 1, own.data() + id * ffn);
+  EXPECT_EQ(own, priors);
+}
+
 TEST(RowFit, RowsShrunkToThePrior) {
   ContextPtr context = createContext(2);
   RowFit fit = fitOf(context.get());
@@ -625,10 +647,11 @@ TEST(RowFit, Messages) {
   }
   std::vector<int32_t> index = {0, 1};
   std::vector<uint8_t> counted = {1};
-  expectContains(
-      errorOf([&] { fit.apply({index, out.data(), out.data(), counted}, {}); }),
-      "layer 3: 2 positions with 1 flags that say which were "
-      "counted");
+  expectContains(errorOf([&] {
+                   fit.apply({index, out.data(), out.data(), counted}, {});
+                 }),
+                 "layer 3: 2 positions with 1 flags that say which were "
+                 "counted");
   expectContains(
       errorOf([&] { fit.apply({.index = index}, {.gated = out.data()}); }),
       "layer 3: what is wanted of the rows needs the gate of 2 positions");

@@ -167,7 +167,7 @@ std::vector<float> propagated(Bench &bench, const LayerFitOptions &options) {
   const auto fit = bench.states(bench.text.fit);
   const auto choose = bench.states(bench.text.choose);
   const LayerFit layer = bench.fitter.fit(0, {*fit}, {*choose}, options);
-  EXPECT_EQ(layer.products.has_value(), options.keepsProducts);
+  EXPECT_EQ(layer.products != nullptr, options.keepsProducts);
   bench.fitter.propagate(layer, *fit, options, /*leaveOneOut=*/true);
   std::vector<float> result;
   for (const TokenStream::Step &step : bench.text.fit.steps)

@@ -163,4 +163,18 @@ TEST(DType, encodes) {
   EXPECT_EQ(std::memcmp(out, "\x00\x3c\x00\xb8", 4), 0);
 }
 
+TEST(DType, encodesManyAsOne) {
+  std::vector<float> values;
+  for (uint32_t bits = 0; bits < 0xffff0000; bits += 0x3ffd)
+    values.push_back(std::bit_cast<float>(bits));
+  std::vector<uint16_t> out(values.size());
+  const auto bytes = reinterpret_cast<std::byte *>(out.data());
+  encodeFromF32(DType::BF16, values.data(), values.size(), bytes);
+  for (size_t i = 0; i < values.size(); ++i)
+    ASSERT_EQ(out[i], f32ToBF16(values[i])) << i;
+  encodeFromF32(DType::F16, values.data(), values.size(), bytes);
+  for (size_t i = 0; i < values.size(); ++i)
+    ASSERT_EQ(out[i], f32ToF16(values[i])) << i;
+}
+
 } // namespace
