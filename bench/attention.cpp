@@ -129,12 +129,13 @@ private:
   Arena arena;
 };
 
-/// Products alone: `count` for each page that a tile of queries sees and head.
+/// Products alone: `count` for each page that a tile of queries sees and head,
+/// each with a page of its own, as attention's are.
 class Products {
 public:
   Products(stem_context *context, const Sizes &sizes, int count)
       : context(context), sizes(sizes), count(count),
-        pages(bench::filled(sizes.tokens / kTile * sizes.queryHeads *
+        pages(bench::filled(sizes.tokens / kTile * sizes.queryHeads * count *
                             pageBytes())),
         rows(bench::filled(sizes.tokens * sizes.queryHeads * kHeadDim * 2)),
         scratch(bench::filled(stem_context_threads(context) * kTile * kHeadDim *
@@ -156,13 +157,12 @@ private:
     const char *a = static_cast<const char *>(rows.data()) +
                     (number * kTile * columns + head * kHeadDim) * 2;
     auto *c = static_cast<float *>(scratch.data()) + thread * kTile * kHeadDim;
-    for (int64_t page = 0; page <= number; ++page) {
-      const char *b = static_cast<const char *>(pages.data()) +
-                      (page * sizes.queryHeads + head) * pageBytes();
-      for (int i = 0; i < count; ++i)
-        stem_packed_matmul(context, a, columns, b, STEM_BF16, kHeadDim, kTile,
-                           0, 0, c, kTile, kTile, kHeadDim, kTile, 0);
-    }
+    const char *b = static_cast<const char *>(pages.data()) +
+                    head * (sizes.tokens / kTile) * count * pageBytes();
+    for (int64_t i = 0; i < (number + 1) * count; ++i)
+      stem_packed_matmul(context, a, columns, b + i * pageBytes(), STEM_BF16,
+                         kHeadDim, kTile, 0, 0, c, kTile, kTile, kHeadDim,
+                         kTile, 0);
   }
 
   stem_context *context;

@@ -205,8 +205,8 @@ STEM_TARGET void multiplyBlock(const PanelTile<uint16_t> &from,
   }
 }
 
-/// Configuring the tiles takes about as long as loading eight of them: blocks
-/// of as many rows share it.
+/// Configuring the tiles takes a good part of the time of a small product:
+/// blocks of as many rows share it.
 STEM_TARGET void multiplyTile(const PanelTile<uint16_t> &from, float *c,
                               int64_t ldc) {
   int64_t configured = 0;

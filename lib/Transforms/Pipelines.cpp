@@ -70,6 +70,8 @@ void stem::buildTrainingPipeline(OpPassManager &manager,
   manager.addPass(createStemRecomputePass(recompute));
   manager.addPass(createStemUnpairRowGradientsPass());
   manager.addNestedPass<func::FuncOp>(createStemDecomposeGradientsPass());
+  // Cotangents that nothing reads, of what is frozen, take no weight backwards.
+  manager.addPass(createCanonicalizerPass());
   // After the VJPs are apart: their products are what runs backwards.
   manager.addPass(createStemTransposeWeightsPass());
   // What is computed twice, such as a rounded cotangent.

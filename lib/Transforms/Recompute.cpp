@@ -31,6 +31,12 @@ namespace {
 /// norms, lookups and what works element by element, no products.
 constexpr double kCheap = 16;
 
+bool isTokenwise(Operation *op) {
+  return isa<TokenwiseOpInterface>(op) ||
+         OpTrait::hasElementwiseMappableTraits(op) ||
+         op->hasTrait<OpTrait::ConstantLike>();
+}
+
 /// A result of a forward function that backward calls alone read.
 struct Residual {
   unsigned result;   ///< of the forward function
@@ -44,6 +50,10 @@ struct Residual {
 
   double cost() const {
     return static_cast<double>(flops) / std::max<int64_t>(bytes, 1);
+  }
+  /// Attention is not: what it costs grows with the tokens.
+  bool isCheap() const {
+    return cost() <= kCheap && llvm::all_of(ops, isTokenwise);
   }
 };
 
@@ -213,13 +223,14 @@ private:
           kept += residual.bytes;
           if (residual.ops.empty() && !isArgument(pair, residual))
             continue;
-          if (!best || residual.cost() < best->cost()) {
+          if (!best || std::pair(!residual.isCheap(), residual.cost()) <
+                           std::pair(!best->isCheap(), best->cost())) {
             best = &residual;
             owner = &pair;
           }
         }
       bool isOver = budget > 0 && kept > budget;
-      if (!best || (best->cost() > kCheap && !isOver))
+      if (!best || (!best->isCheap() && !isOver))
         return report(pairs, kept);
       best->isKept = false;
       for (Residual &residual : owner->residuals)
@@ -254,8 +265,8 @@ private:
         << remark::metric("Flops", flops);
     if (budget > 0 && kept > budget)
       getOperation().emitWarning()
-          << "residuals of " << static_cast<int64_t>(tokens)
-          << " tokens take " << kept << " bytes where stem-budget is "
+          << "residuals of " << static_cast<int64_t>(tokens) << " tokens take "
+          << kept << " bytes where stem-budget is "
           << static_cast<int64_t>(budget)
           << ", with all computed again that can be";
   }

@@ -29,8 +29,11 @@ unsigned countOutputs(func::FuncOp function) {
   return count;
 }
 
-/// The rows of `value` are tokens: not those of a table.
+/// The rows of `value` are tokens: not those of a table, nor of a list of ids
+/// whose length is known.
 bool hasTokens(Value value) {
+  if (auto cast = value.getDefiningOp<tensor::CastOp>())
+    value = cast.getSource();
   auto type = dyn_cast<RankedTensorType>(value.getType());
   if (!type || type.getRank() == 0 || !type.isDynamicDim(0))
     return false;

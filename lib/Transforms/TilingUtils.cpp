@@ -41,6 +41,8 @@ static bool isGathered(OpOperand &operand) {
     return &operand == &ffn.getRowsMutable();
   if (auto select = dyn_cast<SelectUpOp>(op))
     return &operand == &select.getSelectedMutable();
+  if (auto keep = dyn_cast<KeepSelectedOp>(op))
+    return &operand == &keep.getSelectedMutable();
   return false;
 }
 

@@ -197,3 +197,27 @@ func.func @f(%x: tensor<?x4xf32>, %n: i1) -> (tensor<?x4xf32>, i32) {
   %y = stem.silu %x : tensor<?x4xf32> -> tensor<?x4xf32>
   return %y, %i : tensor<?x4xf32>, i32
 }
+
+// -----
+
+// What attention has at hand of its softmax is a value of the forward function,
+// beside its result.
+stem.param @w = "w" : tensor<8x8xf32>
+// CHECK-LABEL: func.func private @layer_forward
+// CHECK: %[[A:.*]] = stem.attention %[[Q:.*]], %[[K:.*]], %[[V:.*]] at %[[P:.*]] of %[[S:.*]] {
+// CHECK-NEXT: %[[L:.*]] = stem.attention_logsumexp %[[Q]], %[[K]] at %[[P]] of %[[S]] {head_dim = 4 : i64, scale = 5.000000e-01 : f64, window = 3 : i64} : {{.*}} -> tensor<?x2xf32>
+// CHECK: return %{{.*}}, %[[A]], {{.*}}%[[L]]
+// CHECK-LABEL: func.func private @layer_backward
+// CHECK-NOT: stem.attention_logsumexp
+// CHECK: stem.attention_vjp {{.*}} forward %arg{{[0-9]+}}, %arg{{[0-9]+}} at
+func.func private @layer(%x: tensor<?x8xf32>, %w: tensor<8x8xf32>, %p: tensor<?xi32>, %s: tensor<?xi32>) -> tensor<?x8xf32> {
+  %q = stem.linear %x, %w : tensor<?x8xf32>, tensor<8x8xf32> -> tensor<?x8xf32>
+  %a = stem.attention %q, %q, %q at %p of %s {head_dim = 4 : i64, scale = 0.5 : f64, window = 3 : i64} : tensor<?x8xf32>, tensor<?x8xf32>, tensor<?x8xf32>, tensor<?xi32>, tensor<?xi32> -> tensor<?x8xf32>
+  %o = stem.linear %a, %w : tensor<?x8xf32>, tensor<8x8xf32> -> tensor<?x8xf32>
+  return %o : tensor<?x8xf32>
+}
+func.func @f(%x: tensor<?x8xf32>, %p: tensor<?xi32>, %s: tensor<?xi32>) -> tensor<?x8xf32> {
+  %w = stem.param_load @w : tensor<8x8xf32>
+  %y = func.call @layer(%x, %w, %p, %s) : (tensor<?x8xf32>, tensor<8x8xf32>, tensor<?xi32>, tensor<?xi32>) -> tensor<?x8xf32>
+  return %y : tensor<?x8xf32>
+}

@@ -67,3 +67,24 @@ func.func @kept_step(%x: tensor<?x8xf32>) -> (tensor<?x8xf32>, tensor<?x8xf32>) 
   %d = call @kept_backward(%y#1, %x) : (tensor<?x8xf32>, tensor<?x8xf32>) -> tensor<?x8xf32>
   return %y#0, %d : tensor<?x8xf32>, tensor<?x8xf32>
 }
+
+// -----
+
+// Attention of one token costs little, of many it does not: it is kept.
+
+// CHECK-LABEL: func.func private @attends_forward
+// CHECK-SAME: -> (tensor<?x8xf32>, tensor<?x8xf32>)
+func.func private @attends_forward(%x: tensor<?x8xf32>, %p: tensor<?xi32>) -> (tensor<?x8xf32>, tensor<?x8xf32>) {
+  %a = stem.attention %x, %x, %x at %p of %p {head_dim = 4 : i64, scale = 0.5 : f64} : tensor<?x8xf32>, tensor<?x8xf32>, tensor<?x8xf32>, tensor<?xi32>, tensor<?xi32> -> tensor<?x8xf32>
+  %y = arith.mulf %a, %x : tensor<?x8xf32>
+  return %y, %a : tensor<?x8xf32>, tensor<?x8xf32>
+}
+func.func private @attends_backward(%a: tensor<?x8xf32>, %dy: tensor<?x8xf32>) -> tensor<?x8xf32> {
+  %0 = arith.mulf %a, %dy : tensor<?x8xf32>
+  return %0 : tensor<?x8xf32>
+}
+func.func @attends_step(%x: tensor<?x8xf32>, %p: tensor<?xi32>) -> (tensor<?x8xf32>, tensor<?x8xf32>) {
+  %y:2 = call @attends_forward(%x, %p) : (tensor<?x8xf32>, tensor<?xi32>) -> (tensor<?x8xf32>, tensor<?x8xf32>)
+  %d = call @attends_backward(%y#1, %x) : (tensor<?x8xf32>, tensor<?x8xf32>) -> tensor<?x8xf32>
+  return %y#0, %d : tensor<?x8xf32>, tensor<?x8xf32>
+}

@@ -43,6 +43,26 @@ func.func @step(%ids: tensor<?xi32>, %x: tensor<?x8xf32>, %nll: tensor<?xf32> {s
 
 // -----
 
+// Nor as many as a list of ids has.
+
+stem.param @ids = "ids" : tensor<3xi32>
+// CHECK-LABEL: func.func @list
+// CHECK-SAME: %[[X:[a-z0-9]+]]: tensor<?x4xf32>
+// CHECK: %[[TOKENS:.*]] = tensor.dim %[[X]]
+// CHECK: tensor.empty(%[[TOKENS]]) : tensor<?x4xf32>
+func.func private @both(%s: tensor<?xi32>, %x: tensor<?x4xf32>) -> (tensor<?x4xf32>, tensor<?x4xf32>) {
+  %0 = arith.negf %x : tensor<?x4xf32>
+  return %x, %0 : tensor<?x4xf32>, tensor<?x4xf32>
+}
+func.func @list(%x: tensor<?x4xf32>) {
+  %l = stem.param_load @ids : tensor<3xi32>
+  %s = tensor.cast %l : tensor<3xi32> to tensor<?xi32>
+  %0:2 = call @both(%s, %x) : (tensor<?xi32>, tensor<?x4xf32>) -> (tensor<?x4xf32>, tensor<?x4xf32>)
+  return
+}
+
+// -----
+
 // A result that is returned twice is built in one of the arguments.
 
 // CHECK-LABEL: func.func @returned_twice

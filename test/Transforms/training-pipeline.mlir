@@ -15,7 +15,7 @@
 // RUN: FileCheck %s --check-prefix=TARGET < %t.target.mlir
 
 // The passes by themselves, in the pipeline's order.
-// RUN: stem-opt %s --pass-pipeline='builtin.module(stem-autodiff,stem-unpair-row-gradients,func.func(stem-decompose-gradients),stem-transpose-weights,canonicalize,cse)' | diff - %t.training.mlir
+// RUN: stem-opt %s --pass-pipeline='builtin.module(stem-autodiff,stem-recompute,stem-unpair-row-gradients,func.func(stem-decompose-gradients),canonicalize,stem-transpose-weights,canonicalize,cse)' | diff - %t.training.mlir
 // Another loss by name.
 // RUN: sed 's/@loss(/@other(/' %s | stem-opt --stem-training-pipeline=stem-function=other | FileCheck %s --check-prefix=OTHER
 // RUN: not stem-opt %s --stem-training-pipeline=stem-function=other 2>&1 | FileCheck %s --check-prefix=MISSING

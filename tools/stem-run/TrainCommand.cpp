@@ -30,7 +30,7 @@ Next: stem-run eval OUT --text=FILE)";
 constexpr int64_t kLargestCount = int64_t{1} << 40;
 
 /// A finite number; a UsageError names the flag and what is none.
-double parseNumber(std::string_view text, std::string_view flag,
+double parseNumber(const std::string &text, std::string_view flag,
                    std::string_view wanted) {
   double value = 0;
   const char *end = text.data() + text.size();
@@ -59,15 +59,15 @@ void parseBetas(const std::string &text, std::string_view flag,
   if (comma == std::string::npos)
     throw UsageError(
         fmt::format("{}={}: give {}", flag, printable(text), wanted));
-  const auto beta = [&](std::string_view part) {
+  const auto beta = [&](const std::string &part) {
     const double value = parseNumber(part, flag, wanted);
     if (value < 0 || value >= 1)
       throw UsageError(
           fmt::format("{}={}: give {}", flag, printable(text), wanted));
     return value;
   };
-  options.beta1 = beta(std::string_view(text).substr(0, comma));
-  options.beta2 = beta(std::string_view(text).substr(comma + 1));
+  options.beta1 = beta(text.substr(0, comma));
+  options.beta2 = beta(text.substr(comma + 1));
 }
 
 /// "1.5x" or "3e-4".
@@ -76,8 +76,7 @@ void parseTableRate(const std::string &text, TrainArguments &arguments) {
       "a learning rate, or a factor of --lr like 1.5x";
   const bool isFactor = text.ends_with('x');
   const double value = parseNumber(
-      std::string_view(text).substr(0, text.size() - (isFactor ? 1 : 0)),
-      "--table-lr", wanted);
+      text.substr(0, text.size() - (isFactor ? 1 : 0)), "--table-lr", wanted);
   if (value < 0)
     throw UsageError(
         fmt::format("--table-lr={}: give {}", printable(text), wanted));

@@ -65,8 +65,8 @@ def StemRecomputePass : Pass<"stem-recompute", "::mlir::ModuleOp"> {
   let description = [{
     What a layer's forward function returns for its backward function alone
     lives from one to the other, in every layer at once. A value that costs
-    little to compute again (rows looked up, a norm; less than 16 FLOPs for each
-    of its bytes) is: its ops move into the backward function, which gets the
+    little to compute again (rows looked up, a norm: token by token, and no more
+    than 16 FLOPs for each of its bytes) is: its ops move into the backward function, which gets the
     arguments that they read. With `stem-budget` further values are, the one
     with the fewest FLOPs for a byte first, until what is kept of `stem-tokens`
     tokens fits, or nothing is left that can be. A remark of the category `stem`

@@ -50,6 +50,24 @@ struct StemBytecodeInterface : BytecodeDialectInterface {
 
 } // namespace
 
+LogicalResult ParamLoadOp::readProperties(DialectBytecodeReader &reader,
+                                          OperationState &state) {
+  auto &properties = state.getOrAddProperties<Properties>();
+  if (failed(reader.readAttribute(properties.param)))
+    return failure();
+  auto version = reader.getDialectVersion<StemDialect>();
+  if (failed(version))
+    return failure();
+  if (static_cast<const BytecodeVersion *>(*version)->value < 2)
+    return success();
+  return reader.readOptionalAttribute(properties.transposed);
+}
+
+void ParamLoadOp::writeProperties(DialectBytecodeWriter &writer) {
+  writer.writeAttribute(getProperties().param);
+  writer.writeOptionalAttribute(getProperties().transposed);
+}
+
 void StemDialect::initialize() {
   addOperations<
 #define GET_OP_LIST

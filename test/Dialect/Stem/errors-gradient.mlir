@@ -190,6 +190,11 @@ func.func @attention_vjp_c9(%q: tensor<3x8xf32>, %k: tensor<3x4xf32>, %p: tensor
 func.func @attention_vjp_c9_result(%q: tensor<3x8xf32>, %k: tensor<3x4xf32>, %l: tensor<3x2xf32>, %p: tensor<3xi32>) {
   // expected-error @+1 {{'stem.attention_vjp' op the forward result must have the shape of q ('tensor<3x8xf32>'), got 'tensor<3x4xf32>'}}
   %0:3 = stem.attention_vjp %q, %k, %k, %q forward %k, %l at %p of %p {head_dim = 4 : i64, scale = 0.5 : f64} : (tensor<3x8xf32>, tensor<3x4xf32>, tensor<3x4xf32>, tensor<3x8xf32>, tensor<3x4xf32>, tensor<3x2xf32>, tensor<3xi32>, tensor<3xi32>) -> (tensor<3x8xf32>, tensor<3x4xf32>, tensor<3x4xf32>)
+  return
+}
+
+// -----
+
 func.func @sum_tokens_c1_empty(%x: tensor<3x8xf32>) {
   // expected-error @+1 {{'stem.sum_tokens' op length of the result (0) must divide the columns of x (8)}}
   %0 = stem.sum_tokens %x : tensor<3x8xf32> -> tensor<0xf32>

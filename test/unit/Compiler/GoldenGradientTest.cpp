@@ -5,8 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// stem-autodiff of a model's loss, run by the interpreter in double precision,
-// against gradients that PyTorch computed (test/data/golden/README.md).
+// stem-autodiff of a model's loss, and the step that stem-training-pipeline
+// makes of it, run by the interpreter in double precision, against gradients
+// that PyTorch computed (test/data/golden/README.md).
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,6 +17,7 @@
 #include "stem/Model/Safetensors.h"
 #include "stem/Reference/Interpreter.h"
 #include "stem/Transforms/Passes.h"
+#include "stem/Transforms/Pipelines.h"
 
 #include "mlir/Pass/PassManager.h"
 #include "gtest/gtest.h"
@@ -74,9 +76,15 @@ protected:
     options.entries = GraphEntries::Training;
     module = buildModelGraph(context, checkpoint.config(), checkpoint.weights(),
                              checkpoint.tensors(), options);
+  }
+
+  /// Derives the loss and reads the weights.
+  void derive(function_ref<void(PassManager &)> addPasses) {
     PassManager passes(&context);
-    passes.addPass(createStemAutodiffPass());
+    addPasses(passes);
     ASSERT_TRUE(succeeded(passes.run(*module)));
+    function = module->lookupSymbol<func::FuncOp>("loss_vjp");
+    ASSERT_TRUE(function);
     interpreter = std::make_unique<Interpreter>(*module);
     const auto weights = SafetensorsFile::open(folder / "model.safetensors");
     for (const TensorView &tensor : weights.tensors())
@@ -103,31 +111,34 @@ protected:
             flat(labels), flat(mean),      flat(mean)};
   }
 
+  void expectLoss(const ReferenceTensor &losses, const ReferenceTensor &mean);
+  void expectGradients(ArrayRef<ReferenceValue> results,
+                       const ReferenceTensor *rowIds);
+
   std::filesystem::path folder;
   Checkpoint checkpoint;
   SafetensorsFile golden;
   MLIRContext context;
   OwningOpRef<ModuleOp> module;
+  func::FuncOp function;
   std::unique_ptr<Interpreter> interpreter;
 };
 
-TEST_P(GoldenGradientTest, LossAndEveryGradient) {
-  auto function = module->lookupSymbol<func::FuncOp>("loss_vjp");
-  ASSERT_TRUE(function);
-  const SmallVector<ReferenceValue> inputs = arguments();
-  auto results = interpreter->run(function, inputs);
-  ASSERT_TRUE(succeeded(results));
-
+void GoldenGradientTest::expectLoss(const ReferenceTensor &losses,
+                                    const ReferenceTensor &mean) {
   double loss = 0;
-  const ReferenceTensor &losses = *results->front().tensor;
   for (int64_t i = 0; i < losses.size(); ++i)
-    loss += losses.values[i] * inputs.back().tensor->values[i];
-  double wantedLoss = 0;
-  std::memcpy(&wantedLoss, golden.get("loss").data.data(), sizeof(double));
-  EXPECT_NEAR(loss, wantedLoss, 2e-6);
+    loss += losses.values[i] * mean.values[i];
+  double wanted = 0;
+  std::memcpy(&wanted, golden.get("loss").data.data(), sizeof(double));
+  EXPECT_NEAR(loss, wanted, 2e-6);
+}
 
+/// A table's rows stand behind their ids, or are those of `rowIds`.
+void GoldenGradientTest::expectGradients(ArrayRef<ReferenceValue> results,
+                                         const ReferenceTensor *rowIds) {
   std::set<std::string> seen;
-  for (unsigned i = 0; i < results->size(); ++i) {
+  for (unsigned i = 0; i < results.size(); ++i) {
     auto symbol = function.getResultAttrOfType<FlatSymbolRefAttr>(
         i, StemDialect::kGradientOfAttr);
     if (!symbol)
@@ -136,9 +147,11 @@ TEST_P(GoldenGradientTest, LossAndEveryGradient) {
     SCOPED_TRACE(name);
     seen.insert(name);
     const ReferenceTensor wanted = readAs<float>(golden, name);
-    ReferenceTensor gradient = *(*results)[i].tensor;
+    ReferenceTensor gradient = *results[i].tensor;
     if (function.getResultAttr(i - 1, StemDialect::kGradientIdsOfAttr))
-      gradient = spread(*(*results)[i - 1].tensor, gradient, wanted.shape[0]);
+      gradient = spread(*results[i - 1].tensor, gradient, wanted.shape[0]);
+    else if (isa_and_present<TableOp>(module->lookupSymbol(symbol)))
+      gradient = spread(*rowIds, gradient, wanted.shape[0]);
     ASSERT_EQ(gradient.shape, wanted.shape);
     const double scale = largest(wanted.values);
     for (int64_t j = 0; j < wanted.size(); ++j)
@@ -148,6 +161,49 @@ TEST_P(GoldenGradientTest, LossAndEveryGradient) {
     if (tensor.name.starts_with("grad.")) {
       EXPECT_TRUE(seen.contains(tensor.name)) << tensor.name;
     }
+}
+
+TEST_P(GoldenGradientTest, LossAndEveryGradient) {
+  derive([](PassManager &passes) { passes.addPass(createStemAutodiffPass()); });
+  const SmallVector<ReferenceValue> inputs = arguments();
+  auto results = interpreter->run(function, inputs);
+  ASSERT_TRUE(succeeded(results));
+  expectLoss(*results->front().tensor, *inputs.back().tensor);
+  expectGradients(*results, /*rowIds=*/nullptr);
+}
+
+/// In pieces, with rows that the caller numbers and weights in both directions.
+TEST_P(GoldenGradientTest, TheTrainingPipelineChangesNothing) {
+  derive([](PassManager &passes) {
+    buildTrainingPipeline(passes, TrainingPipelineOptions());
+  });
+  SmallVector<ReferenceValue> inputs = arguments();
+  const ReferenceTensor mean = *inputs.back().tensor;
+  ReferenceTensor rowIds = *inputs.front().tensor;
+  const std::vector<double> ids = rowIds.values;
+  std::sort(rowIds.values.begin(), rowIds.values.end());
+  rowIds.values.erase(std::unique(rowIds.values.begin(), rowIds.values.end()),
+                      rowIds.values.end());
+  rowIds.shape = {static_cast<int64_t>(rowIds.values.size())};
+  const bool hasTables = !module->getOps<TableOp>().empty();
+  ASSERT_EQ(function.getNumArguments(), inputs.size() + hasTables);
+  if (hasTables) {
+    ReferenceTensor index{{static_cast<int64_t>(ids.size())}, {}};
+    for (double id : ids)
+      index.values.push_back(static_cast<double>(
+          std::lower_bound(rowIds.values.begin(), rowIds.values.end(), id) -
+          rowIds.values.begin()));
+    inputs.push_back(index);
+  }
+  auto results = interpreter->run(function, inputs);
+  ASSERT_TRUE(succeeded(results));
+  expectLoss(*results->front().tensor, mean);
+  expectGradients(*results, &rowIds);
+  function.walk([](Operation *op) {
+    EXPECT_FALSE(
+        (isa<LinearInputVjpOp, TableGradientOp, CrossEntropyVjpOp>(op)))
+        << op->getName().getStringRef().str();
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(

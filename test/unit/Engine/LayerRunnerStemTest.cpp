@@ -7,79 +7,12 @@
 
 #include "CalibrationTestSupport.h"
 #include "LayerRunner.h"
-
-#include <nlohmann/json.hpp>
+#include "StemVariant.h"
 
 using namespace stem;
 using namespace stem::test;
 
 namespace {
-
-using Json = nlohmann::ordered_json;
-
-/// Values without a pattern between -0.5 and 0.5.
-std::string noise(size_t count, uint32_t seed) {
-  std::string bytes;
-  for (uint32_t state = seed; count > 0; --count) {
-    state = state * 1664525 + 1013904223;
-    bytes += raw(static_cast<float>(state >> 8) / (1 << 24) - 0.5f);
-  }
-  return bytes;
-}
-
-/// The golden STEM model, whose layers 1 and 2 have tables, with more of it.
-class Variant {
-public:
-  Variant() {
-    const std::string file = readText(golden / "model.safetensors");
-    uint64_t size;
-    std::memcpy(&size, file.data(), sizeof(size));
-    header = Json::parse(file.substr(sizeof(size), size));
-    data = file.substr(sizeof(size) + size);
-    config = Json::parse(readText(golden / "config.json"));
-  }
-
-  void add(const std::string &name, const std::string &type,
-           const std::vector<size_t> &shape, const std::string &bytes) {
-    header["model.layers." + name] = {
-        {"dtype", type},
-        {"shape", shape},
-        {"data_offsets", {data.size(), data.size() + bytes.size()}}};
-    data += bytes;
-  }
-  void addMix(size_t layer, size_t rank) {
-    const std::string mix = std::to_string(layer) + ".mlp.up_mix.";
-    add(mix + "a.weight", "F32", {size_t(kWide), rank},
-        noise(kWide * rank, static_cast<uint32_t>(10 + layer)));
-    add(mix + "b.weight", "F32", {rank, size_t(kHidden)},
-        noise(rank * kHidden, static_cast<uint32_t>(20 + layer)));
-  }
-  template <typename T>
-  void addSelected(size_t layer, const char *type, const std::vector<T> &ids) {
-    const std::string mlp = std::to_string(layer) + ".mlp.";
-    std::string bytes;
-    for (T id : ids)
-      bytes += raw(id);
-    add(mlp + "up_select.ids", type, {ids.size()}, bytes);
-    add(mlp + "up_proj.weight", "F32", {size_t(kWide), size_t(kHidden)},
-        noise(kWide * kHidden, static_cast<uint32_t>(30 + layer)));
-  }
-
-  std::filesystem::path write() const {
-    writeText(folder.path() / "config.json", config.dump());
-    writeText(folder.path() / "model.safetensors",
-              safetensors(header.dump(), data));
-    return folder.path();
-  }
-
-  Json config;
-
-private:
-  const std::filesystem::path golden = goldenFolder("stem_llama");
-  TemporaryFolder folder;
-  Json header;
-  std::string data;
-};
 
 std::vector<float> lossesOf(const Checkpoint &checkpoint,
                             const TokenStream &stream, LayerRunner &runner) {
@@ -126,7 +59,7 @@ TEST_P(LayerRunnerStemTest, RowsAlone) {
 /// Layers of one rank, then of two.
 TEST_P(LayerRunnerStemTest, RowsAndALowRankTerm) {
   for (size_t second : {4, 7}) {
-    Variant model;
+    StemVariant model;
     model.addMix(1, 4);
     model.addMix(2, second);
     model.config["stem"]["rank"] = {4, second};
@@ -137,7 +70,7 @@ TEST_P(LayerRunnerStemTest, RowsAndALowRankTerm) {
 /// Both types of ids, two numbers of them in one kind of layer, and none.
 TEST_P(LayerRunnerStemTest, RowsAndSelectedIds) {
   for (size_t rank : {0, 4}) {
-    Variant model;
+    StemVariant model;
     for (size_t layer = 1; rank > 0 && layer < kLayers; ++layer)
       model.addMix(layer, rank);
     model.addSelected<int32_t>(1, "I32", {0, 3, 17, 40, 41, 95});
@@ -146,7 +79,7 @@ TEST_P(LayerRunnerStemTest, RowsAndSelectedIds) {
     model.config["stem"]["select"] = true;
     expectSame(model.write(), GetParam());
   }
-  Variant model;
+  StemVariant model;
   model.addSelected<int32_t>(1, "I32", {});
   model.addSelected<int32_t>(2, "I32", {7});
   model.config["stem"]["select"] = true;

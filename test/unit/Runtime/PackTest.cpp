@@ -114,6 +114,23 @@ TEST(Pack, RoundsToNearestEven) {
   EXPECT_EQ(asBF16(std::bit_cast<float>(0x7f800001u)), 0x7fc0);
 }
 
+/// Blocks are rounded as single elements are.
+TEST(Pack, RoundsBlocksAlike) {
+  for (uint32_t bits : {0x3f808000u, 0x3f808001u, 0x3f818000u, 0xff800000u,
+                        0x7f800001u, 0xffc12345u, 0x00000001u, 0x7f7fffffu}) {
+    const float value = std::bit_cast<float>(bits);
+    const std::vector<float> source(8 * 8, value);
+    alignas(64) uint16_t weight[8 * STEM_PANEL], matrix[8 * STEM_PANEL];
+    packWeight({weight, STEM_BF16, 8, 8}, 0, 8, {source.data(), STEM_F32, 8});
+    packMatrix({matrix, STEM_BF16, 8, 8}, 0, 8, {source.data(), STEM_F32, 8});
+    for (int64_t pair = 0; pair < 4; ++pair)
+      for (int64_t i = 0; i < 16; ++i) {
+        EXPECT_EQ(weight[pair * 2 * STEM_PANEL + i], asBF16(value)) << bits;
+        EXPECT_EQ(matrix[pair * 2 * STEM_PANEL + i], asBF16(value)) << bits;
+      }
+  }
+}
+
 float fromF16(uint16_t source) {
   alignas(64) float packed[64];
   packMatrix({packed, STEM_F32, 1, 1}, 0, 1, {&source, STEM_F16, 1});

@@ -61,7 +61,7 @@ def Stem_Dialect : Dialect {
   let hasRegionResultAttrVerify = 1;
   let extraClassDeclaration = [{
     /// Version written into bytecode; a reader accepts this and older ones.
-    static constexpr int64_t kBytecodeVersion = 1;
+    static constexpr int64_t kBytecodeVersion = 2;
 
     /// Function attribute: the number of rows of one token tile.
     static constexpr ::llvm::StringLiteral kTileAttr = "stem.tile";

@@ -62,6 +62,8 @@ def Stem_ParamLoadOp : Stem_Op<"param_load", [
     parameter's, transposed or not; C3 what is transposed is a matrix.
   }];
   let arguments = (ins FlatSymbolRefAttr:$param, UnitAttr:$transposed);
+  // Version 1 of the dialect knew no `transposed`.
+  let useCustomPropertiesEncoding = 1;
   let results = (outs AnyTypeOf<[AnyRankedTensor, Stem_PackedType]>:$result);
   let assemblyFormat = [{
     (`transposed` $transposed^)? $param `:` type($result) attr-dict

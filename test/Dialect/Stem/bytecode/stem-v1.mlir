@@ -13,7 +13,7 @@
 // RUN: not stem-opt %t.newer 2>&1 | FileCheck %s
 // RUN: %python %S/Inputs/raise_version.py %S/stem-v1.mlirbc %t.newer
 // RUN: not stem-opt %t.newer 2>&1 | FileCheck %s
-// CHECK: error: bytecode holds version 2 of the stem dialect, but this build reads up to 1; use a newer build of Stem
+// CHECK: error: bytecode holds version 3 of the stem dialect, but this build reads up to 2; use a newer build of Stem
 
 module {
   stem.param @gate = "mlp.gate" : tensor<16x8xbf16>
