@@ -37,14 +37,20 @@ public:
     declareWeights();
     for (uint64_t i = 0; i < config.layerCount(); ++i)
       layerFunction(i);
-    if (options.entries == GraphEntries::Training) {
+    switch (options.entries) {
+    case GraphEntries::Training:
       buildLossEntry("loss");
-      return module;
+      break;
+    case GraphEntries::Hidden:
+      buildHiddenEntry("hidden");
+      break;
+    case GraphEntries::Inference:
+      buildHead();
+      buildLogitsEntry("prefill", options.tokenTile);
+      buildLogitsEntry("decode", 1);
+      buildLossEntry("score");
+      break;
     }
-    buildHead();
-    buildLogitsEntry("prefill", options.tokenTile);
-    buildLogitsEntry("decode", 1);
-    buildLossEntry("score");
     return module;
   }
 
@@ -71,6 +77,8 @@ private:
     if (!weights.isHeadTied)
       declareParam(weights.head,
                    types.matrix(config.vocabSize, config.hiddenSize));
+    if (options.teacher)
+      declareParam(options.teacher->headKey, teacherHeadType());
   }
 
   TableType tableType(const LayerWeights &layer) {
@@ -81,6 +89,10 @@ private:
     return TableType::get(
         builder.getContext(), type.getRows(), type.getColumns(),
         isF32 ? Type(builder.getF32Type()) : Type(builder.getBF16Type()));
+  }
+
+  RankedTensorType teacherHeadType() {
+    return types.matrix(config.vocabSize, options.teacher->hiddenSize);
   }
 
   RankedTensorType selectedType(const LayerWeights &layer) {
@@ -224,53 +236,85 @@ private:
     return {rows.getRows(), rows.getIndex()};
   }
 
-  /// An entry on the tokens, the vector `extra` and, but for training, the
-  /// cache. `finish` makes `output` of the residual stream, the final norm's
-  /// weight, and the arguments `extra` and `output`.
-  void buildEntry(StringRef name, int64_t tile, GraphArgument extra,
-                  GraphArgument output,
-                  function_ref<Value(Value, Value, Value, Value)> finish) {
+  /// An entry on the tokens, `extras` and, but for training, the cache.
+  /// `finish` makes its outputs of the residual stream, the final norm's
+  /// weight, and the arguments for extras and outputs.
+  void buildEntry(
+      StringRef name, int64_t tile, ArrayRef<GraphArgument> extras,
+      ArrayRef<GraphArgument> outputs,
+      function_ref<SmallVector<Value>(Value, Value, ValueRange, ValueRange)>
+          finish) {
     SmallVector<GraphArgument> inputs = {{"ids", types.ids(), "tokens"},
                                          {"positions", types.ids(), "tokens"},
-                                         {"sequences", types.ids(), "tokens"},
-                                         extra};
+                                         {"sequences", types.ids(), "tokens"}};
+    const size_t first = inputs.size();
+    llvm::append_range(inputs, extras);
     if (hasCache())
       inputs.push_back({"cache", KVCacheType::get(builder.getContext()), ""});
-    inputs.push_back(output);
+    llvm::append_range(inputs, outputs);
     func::FuncOp entry =
         createEntry(builder, loc, name, tile, inputs, config.vocabSize);
     OpBuilder::InsertionGuard guard(builder);
     Block *block = entry.addEntryBlock();
     builder.setInsertionPointToStart(block);
-    auto arguments = block->getArguments();
-    Value cache = hasCache() ? Value(arguments[4]) : Value();
-    Value x = buildTrunk(arguments.take_front(3), cache);
+    ValueRange arguments = block->getArguments();
+    Value cache = hasCache()
+                      ? arguments.drop_front(first + extras.size()).front()
+                      : Value();
+    Value x = buildTrunk(arguments.take_front(first), cache);
     Value norm = load(weights.finalNorm, types.vector(config.hiddenSize));
     func::ReturnOp::create(builder, loc,
-                           finish(x, norm, arguments[3], arguments.back()));
+                           finish(x, norm,
+                                  arguments.slice(first, extras.size()),
+                                  arguments.take_back(outputs.size())));
   }
 
   void buildLogitsEntry(StringRef name, int64_t tile) {
     Type logits = types.activation(config.vocabSize, builder.getF32Type());
-    buildEntry(name, tile, {"output_rows", types.ids(), "outputs"},
-               {"logits", logits, "outputs", /*isOutput=*/true},
-               [&](Value x, Value norm, Value rows, Value output) {
-                 return func::CallOp::create(
-                            builder, loc, "head", logits,
-                            ValueRange{x, rows, norm, loadHead(), output})
-                     .getResult(0);
+    using Values = SmallVector<Value>;
+    buildEntry(name, tile, {{"output_rows", types.ids(), "outputs"}},
+               {{"logits", logits, "outputs", /*isOutput=*/true}},
+               [&](Value x, Value norm, ValueRange rows, ValueRange outputs) {
+                 auto call = func::CallOp::create(
+                     builder, loc, "head", logits,
+                     ValueRange{x, rows[0], norm, loadHead(), outputs[0]});
+                 return Values{call.getResult(0)};
                });
   }
 
   void buildLossEntry(StringRef name) {
     Type losses =
         RankedTensorType::get({ShapedType::kDynamic}, builder.getF32Type());
-    buildEntry(name, options.tokenTile, {"labels", types.ids(), "tokens"},
-               {"nll", losses, "tokens", /*isOutput=*/true},
-               [&](Value x, Value norm, Value labels, Value) -> Value {
-                 return CrossEntropyOp::create(builder, loc, losses,
-                                               finalNorm(x, norm), loadHead(),
-                                               labels);
+    SmallVector<GraphArgument> extras = {{"labels", types.ids(), "tokens"}};
+    SmallVector<GraphArgument> outputs = {
+        {"nll", losses, "tokens", /*isOutput=*/true}};
+    const auto &teacher = options.teacher;
+    if (teacher) {
+      extras.push_back({"teacher",
+                        types.activation(teacher->hiddenSize, types.compute()),
+                        "tokens"});
+      outputs.push_back({"kl", losses, "tokens", /*isOutput=*/true});
+    }
+    using Values = SmallVector<Value>;
+    buildEntry(name, options.tokenTile, extras, outputs,
+               [&](Value x, Value norm, ValueRange given, ValueRange) {
+                 Value normed = finalNorm(x, norm), head = loadHead();
+                 if (!teacher)
+                   return Values{CrossEntropyOp::create(
+                       builder, loc, losses, normed, head, given[0])};
+                 auto both = DistillationOp::create(
+                     builder, loc, losses, losses, normed, head, given[0],
+                     given[1], load(teacher->headKey, teacherHeadType()));
+                 return Values{both.getNll(), both.getKl()};
+               });
+  }
+
+  void buildHiddenEntry(StringRef name) {
+    Type hidden = types.activation(config.hiddenSize, types.compute());
+    buildEntry(name, options.tokenTile, {},
+               {{"hidden", hidden, "tokens", /*isOutput=*/true}},
+               [&](Value x, Value norm, ValueRange, ValueRange) {
+                 return SmallVector<Value>{finalNorm(x, norm)};
                });
   }
 

@@ -420,6 +420,60 @@ static LogicalResult evaluate(Machine &machine, CrossEntropyVjpOp op) {
                    weightVjp(machine, op, x, *logits));
 }
 
+FailureOr<DistillationLosses> reference::differentiateDistillation(
+    Operation *op, ReferenceTensor &logits, ReferenceTensor &teacher,
+    const ReferenceTensor &labels, const ReferenceTensor &nllCotangent,
+    const ReferenceTensor &klCotangent) {
+  const int64_t tokens = logits.shape[0], vocabulary = logits.shape[1];
+  if (failed(expectSize(op, "rows of the teacher", teacher.shape[0], tokens)) ||
+      failed(expectSize(op, "length of the cotangent of kl", klCotangent.size(),
+                        tokens)))
+    return failure();
+  ReferenceTensor student = logits, kl{{tokens}, {}};
+  for (int64_t t = 0; t < tokens; ++t) {
+    auto p = MutableArrayRef(student.values).slice(t * vocabulary, vocabulary);
+    auto q = MutableArrayRef(teacher.values).slice(t * vocabulary, vocabulary);
+    softmax(p);
+    softmax(q);
+    double sum = 0.0;
+    for (auto [own, wanted] : llvm::zip_equal(p, q))
+      sum += wanted > 0.0 ? wanted * (std::log(wanted) - std::log(own)) : 0.0;
+    kl.values.push_back(sum);
+  }
+  auto nll = differentiateLoss(op, logits, labels, nllCotangent);
+  if (failed(nll))
+    return failure();
+  for (int64_t t = 0; t < tokens; ++t) {
+    auto label = readLabel(op, labels, t, vocabulary);
+    if (succeeded(label) && !*label) {
+      kl.values[t] = 0.0;
+      continue;
+    }
+    for (int64_t v = 0; v < vocabulary; ++v)
+      logits.at(t, v) +=
+          klCotangent.values[t] * (student.at(t, v) - teacher.at(t, v));
+  }
+  return DistillationLosses{std::move(*nll), std::move(kl)};
+}
+
+static LogicalResult evaluate(Machine &machine, DistillationVjpOp op) {
+  const ReferenceTensor &x = machine.tensor(op.getX());
+  const WeightView head(machine, op.getHead());
+  auto logits = linear(machine, op, x, head, Value());
+  auto teacher = linear(machine, op, machine.tensor(op.getTeacher()),
+                        WeightView(machine, op.getTeacherHead()), Value());
+  if (failed(logits) || failed(teacher) ||
+      failed(differentiateDistillation(op, *logits, *teacher,
+                                       machine.tensor(op.getLabels()),
+                                       machine.tensor(op.getNllCotangent()),
+                                       machine.tensor(op.getKlCotangent()))) ||
+      failed(setResult(machine, op, op.getDx(),
+                       inputVjp(machine, op, *logits, head))))
+    return failure();
+  return setResult(machine, op, op.getDhead(),
+                   weightVjp(machine, op, x, *logits));
+}
+
 static LogicalResult evaluate(Machine &machine, EmbeddingVjpOp op) {
   const ReferenceTensor &ids = machine.tensor(op.getIds());
   const ReferenceTensor &cotangent = machine.tensor(op.getCotangent());
@@ -536,8 +590,9 @@ Evaluated reference::evaluateGradientOp(Machine &machine, Operation *op) {
   return llvm::TypeSwitch<Operation *, Evaluated>(op)
       .Case<RMSNormVjpOp, SiluVjpOp, LinearInputVjpOp, LinearWeightVjpOp,
             SumTokensOp, AttentionVjpOp, AttendVjpOp, DenseFFNVjpOp,
-            GatedFFNVjpOp, CrossEntropyVjpOp, EmbeddingVjpOp, KeepSelectedOp,
-            RowGradientOp, MergeRowGradientsOp, TableGradientOp>(
+            GatedFFNVjpOp, CrossEntropyVjpOp, DistillationVjpOp, EmbeddingVjpOp,
+            KeepSelectedOp, RowGradientOp, MergeRowGradientsOp,
+            TableGradientOp>(
           [&](auto known) { return evaluate(machine, known); })
       .Default([](Operation *) { return std::nullopt; });
 }

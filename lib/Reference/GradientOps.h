@@ -30,6 +30,18 @@ differentiateLoss(mlir::Operation *op, ReferenceTensor &logits,
                   const ReferenceTensor &labels,
                   const ReferenceTensor &cotangent);
 
+/// The losses of a head and of the teacher's distribution beside it.
+struct DistillationLosses {
+  ReferenceTensor nll, kl;
+};
+
+/// The same against labels and the distribution that `teacher` has logits of,
+/// which becomes that distribution.
+mlir::FailureOr<DistillationLosses> differentiateDistillation(
+    mlir::Operation *op, ReferenceTensor &logits, ReferenceTensor &teacher,
+    const ReferenceTensor &labels, const ReferenceTensor &nllCotangent,
+    const ReferenceTensor &klCotangent);
+
 double siluDerivative(double x);
 
 /// Fails where the sizes of a cotangent are not those of its value.

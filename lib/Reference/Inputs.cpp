@@ -89,6 +89,10 @@ static void readUse(OpOperand &use, IdVector &vector, int64_t tokens,
     readUses(cast, vector, tokens, depth);
   } else if (auto loss = dyn_cast<CrossEntropyOp>(op)) {
     lowerBound(vector, getWeightShape(loss.getHead().getType()).outputs);
+  } else if (auto loss = dyn_cast<DistillationOp>(op)) {
+    lowerBound(vector, getWeightShape(loss.getHead().getType()).outputs);
+  } else if (auto vjp = dyn_cast<DistillationVjpOp>(op)) {
+    lowerBound(vector, getWeightShape(vjp.getHead().getType()).outputs);
   } else if (auto vjp = dyn_cast<CrossEntropyVjpOp>(op)) {
     lowerBound(vector, getWeightShape(vjp.getHead().getType()).outputs);
   } else if (auto vjp = dyn_cast<EmbeddingVjpOp>(op)) {

@@ -109,9 +109,32 @@ static LogicalResult evaluate(Machine &machine, CrossEntropyStepOp op) {
                    weightVjp(machine, op, x, *logits));
 }
 
+static LogicalResult evaluate(Machine &machine, DistillationStepOp op) {
+  const ReferenceTensor &x = machine.tensor(op.getX());
+  const WeightView head(machine, op.getHead());
+  auto logits = linear(machine, op, x, head, Value());
+  auto teacher = linear(machine, op, machine.tensor(op.getTeacher()),
+                        WeightView(machine, op.getTeacherHead()), Value());
+  if (failed(logits) || failed(teacher))
+    return failure();
+  auto losses = differentiateDistillation(op, *logits, *teacher,
+                                          machine.tensor(op.getLabels()),
+                                          machine.tensor(op.getNllCotangent()),
+                                          machine.tensor(op.getKlCotangent()));
+  if (failed(losses) ||
+      failed(machine.set(op, op.getNll(), std::move(losses->nll))) ||
+      failed(machine.set(op, op.getKl(), std::move(losses->kl))) ||
+      failed(setResult(machine, op, op.getDx(),
+                       inputVjp(machine, op, *logits, head))))
+    return failure();
+  return setResult(machine, op, op.getDhead(),
+                   weightVjp(machine, op, x, *logits));
+}
+
 Evaluated reference::evaluateStepOp(Machine &machine, Operation *op) {
   return llvm::TypeSwitch<Operation *, Evaluated>(op)
-      .Case<RMSNormInputVjpOp, GateVjpOp, SumRowsOp, CrossEntropyStepOp>(
+      .Case<RMSNormInputVjpOp, GateVjpOp, SumRowsOp, CrossEntropyStepOp,
+            DistillationStepOp>(
           [&](auto known) { return evaluate(machine, known); })
       .Default([](Operation *) { return std::nullopt; });
 }

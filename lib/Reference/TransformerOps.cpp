@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "GradientOps.h"
 #include "Machine.h"
 #include "stem/Dialect/Stem/StemDialect.h"
 
@@ -418,6 +419,24 @@ static LogicalResult evaluate(Machine &machine, CrossEntropyOp op) {
   return machine.set(op, op.getResult(), std::move(*result));
 }
 
+static LogicalResult evaluate(Machine &machine, DistillationOp op) {
+  auto logits = linear(machine, op, machine.tensor(op.getX()),
+                       WeightView(machine, op.getHead()), Value());
+  if (failed(logits))
+    return failure();
+  auto none = machine.allocate(op, {logits->shape[0]});
+  auto teacher = linear(machine, op, machine.tensor(op.getTeacher()),
+                        WeightView(machine, op.getTeacherHead()), Value());
+  if (failed(none) || failed(teacher))
+    return failure();
+  auto losses = differentiateDistillation(
+      op, *logits, *teacher, machine.tensor(op.getLabels()), *none, *none);
+  if (failed(losses) ||
+      failed(machine.set(op, op.getNll(), std::move(losses->nll))))
+    return failure();
+  return machine.set(op, op.getKl(), std::move(losses->kl));
+}
+
 Evaluated reference::evaluateTransformerOp(Machine &machine, Operation *op) {
   if (auto embedding = dyn_cast<EmbeddingOp>(op))
     return evaluate(machine, embedding);
@@ -442,6 +461,8 @@ Evaluated reference::evaluateTransformerOp(Machine &machine, Operation *op) {
   if (auto ffn = dyn_cast<DenseFFNOp>(op))
     return evaluate(machine, ffn);
   if (auto loss = dyn_cast<CrossEntropyOp>(op))
+    return evaluate(machine, loss);
+  if (auto loss = dyn_cast<DistillationOp>(op))
     return evaluate(machine, loss);
   return std::nullopt;
 }

@@ -215,21 +215,46 @@ struct SumOntoOther : OpRewritePattern<arith::AddFOp> {
   }
 };
 
-/// The loss that `op` is the derivative of, if `cotangent` is known there.
-CrossEntropyOp lossOf(CrossEntropyVjpOp op) {
-  Operation *cotangent = op.getCotangent().getDefiningOp();
+/// Whether `value` is known where `op` stands.
+bool isBefore(Value value, Operation *op) {
+  Operation *source = value.getDefiningOp();
+  return !source ||
+         (source->getBlock() == op->getBlock() && source->isBeforeInBlock(op));
+}
+
+/// Reads the operands of `vjp` and gives losses in f32.
+bool isLossOf(CrossEntropyOp loss, CrossEntropyVjpOp vjp) {
+  return loss.getX() == vjp.getX() && loss.getHead() == vjp.getHead() &&
+         loss.getLabels() == vjp.getLabels() &&
+         elementOf(loss.getResult()).isF32() &&
+         isBefore(vjp.getCotangent(), loss);
+}
+
+bool isLossOf(DistillationOp loss, DistillationVjpOp vjp) {
+  return loss.getX() == vjp.getX() && loss.getHead() == vjp.getHead() &&
+         loss.getLabels() == vjp.getLabels() &&
+         loss.getTeacher() == vjp.getTeacher() &&
+         loss.getTeacherHead() == vjp.getTeacherHead() &&
+         elementOf(loss.getNll()).isF32() && elementOf(loss.getKl()).isF32() &&
+         isBefore(vjp.getNllCotangent(), loss) &&
+         isBefore(vjp.getKlCotangent(), loss);
+}
+
+/// The loss that `op` is the derivative of, if its cotangents are known there.
+template <typename Loss, typename Vjp> Loss lossOf(Vjp op) {
   for (Operation *user : op.getX().getUsers()) {
-    auto loss = dyn_cast<CrossEntropyOp>(user);
-    if (!loss || loss->getBlock() != op->getBlock() ||
-        loss.getX() != op.getX() || loss.getHead() != op.getHead() ||
-        loss.getLabels() != op.getLabels() ||
-        !elementOf(loss.getResult()).isF32())
-      continue;
-    if (!cotangent || (cotangent->getBlock() == loss->getBlock() &&
-                       cotangent->isBeforeInBlock(loss)))
+    auto loss = dyn_cast<Loss>(user);
+    if (loss && loss->getBlock() == op->getBlock() && isLossOf(loss, op))
       return loss;
   }
   return {};
+}
+
+/// [T] of f32.
+Type lossType(Value x) {
+  return RankedTensorType::get(
+      {cast<RankedTensorType>(x.getType()).getDimSize(0)},
+      Float32Type::get(x.getContext()));
 }
 
 // Pattern: cross_entropy_vjp(x, W, l, c), cross_entropy(x, W, l)
@@ -239,19 +264,41 @@ struct JoinLoss : OpRewritePattern<CrossEntropyVjpOp> {
 
   LogicalResult matchAndRewrite(CrossEntropyVjpOp op,
                                 PatternRewriter &b) const override {
-    CrossEntropyOp loss = lossOf(op);
+    auto loss = lossOf<CrossEntropyOp>(op);
     OpBuilder::InsertionGuard guard(b);
     if (loss)
       b.setInsertionPoint(loss);
-    auto nll = RankedTensorType::get(
-        {cast<RankedTensorType>(op.getX().getType()).getDimSize(0)},
-        b.getF32Type());
     auto step = CrossEntropyStepOp::create(
-        b, op.getLoc(), nll, op.getDx().getType(), op.getDhead().getType(),
-        op.getX(), op.getHead(), op.getLabels(), op.getCotangent(),
+        b, op.getLoc(), lossType(op.getX()), op.getDx().getType(),
+        op.getDhead().getType(), op.getX(), op.getHead(), op.getLabels(),
+        op.getCotangent(),
         /*transposed=*/Value());
     if (loss)
       b.replaceOp(loss, step.getNll());
+    b.replaceOp(op, {step.getDx(), step.getDhead()});
+    return success();
+  }
+};
+
+// Pattern: distillation_vjp(x, W, l, y, V, c), distillation(x, W, l, y, V)
+//          -> distillation_step(x, W, l, y, V, c)
+struct JoinDistillation : OpRewritePattern<DistillationVjpOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(DistillationVjpOp op,
+                                PatternRewriter &b) const override {
+    auto loss = lossOf<DistillationOp>(op);
+    OpBuilder::InsertionGuard guard(b);
+    if (loss)
+      b.setInsertionPoint(loss);
+    Type vector = lossType(op.getX());
+    auto step = DistillationStepOp::create(
+        b, op.getLoc(), vector, vector, op.getDx().getType(),
+        op.getDhead().getType(), op.getX(), op.getHead(), op.getLabels(),
+        op.getTeacher(), op.getTeacherHead(), op.getNllCotangent(),
+        op.getKlCotangent(), /*transposed=*/Value());
+    if (loss)
+      b.replaceOp(loss, {step.getNll(), step.getKl()});
     b.replaceOp(op, {step.getDx(), step.getDhead()});
     return success();
   }
@@ -263,7 +310,7 @@ struct DecomposeGradientsPass
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
     patterns.add<DecomposeRMSNorm, DecomposeDenseFFN, DecomposeGatedFFN,
-                 DecomposeEmbedding, JoinLoss>(&getContext());
+                 DecomposeEmbedding, JoinLoss, JoinDistillation>(&getContext());
     walkAndApplyPatterns(getOperation(), std::move(patterns));
     // On what the first round has made.
     RewritePatternSet cleanups(&getContext());

@@ -26,6 +26,10 @@ using namespace stem;
 
 namespace {
 
+bool isAmong(MutableOperandRange operands, OpOperand &use) {
+  return llvm::any_of(operands, [&](OpOperand &o) { return &o == &use; });
+}
+
 /// Whether `use` reads a whole matrix as the right-hand side of a product.
 /// Not by value: the same matrix may be the tokens of that product, too.
 bool isPackableUse(OpOperand &use) {
@@ -43,10 +47,16 @@ bool isPackableUse(OpOperand &use) {
           [&](CrossEntropyOp op) { return &use == &op.getHeadMutable(); })
       .Case<CrossEntropyStepOp>([&](CrossEntropyStepOp op) {
         return &use == &op.getHeadMutable() ||
-               llvm::is_contained(
-                   llvm::map_range(op.getTransposedMutable(),
-                                   [](OpOperand &o) { return &o; }),
-                   &use);
+               isAmong(op.getTransposedMutable(), use);
+      })
+      .Case<DistillationOp>([&](DistillationOp op) {
+        return &use == &op.getHeadMutable() ||
+               &use == &op.getTeacherHeadMutable();
+      })
+      .Case<DistillationStepOp>([&](DistillationStepOp op) {
+        return &use == &op.getHeadMutable() ||
+               &use == &op.getTeacherHeadMutable() ||
+               isAmong(op.getTransposedMutable(), use);
       })
       .Case<MixOp>([&](MixOp op) {
         return &use == &op.getAMutable() || &use == &op.getBMutable();

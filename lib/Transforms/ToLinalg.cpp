@@ -96,9 +96,13 @@ LogicalResult verifyLowerable(Operation *op) {
       return op->emitOpError() << "has queries of " << type.getElementType()
                                << "; a cache holds f32 or bf16";
   }
+  Value head;
   if (auto loss = dyn_cast<CrossEntropyOp>(op))
-    if (getWeightShape(loss.getHead().getType()).outputs == 0)
-      return op->emitOpError("has a head without outputs");
+    head = loss.getHead();
+  if (auto loss = dyn_cast<DistillationOp>(op))
+    head = loss.getHead();
+  if (head && getWeightShape(head.getType()).outputs == 0)
+    return op->emitOpError("has a head without outputs");
   return success();
 }
 

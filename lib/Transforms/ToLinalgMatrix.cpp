@@ -114,24 +114,32 @@ struct LowerSelectUp : OpRewritePattern<SelectUpOp> {
 
 /// The loss over blocks of the vocabulary, in the online form of logsumexp: a
 /// running maximum, the sum of exponentials below it, and the label's logit.
+/// With a teacher the same of its logits, and the sum of its exponentials times
+/// the difference of the logits.
 class VocabularyLoop {
 public:
-  VocabularyLoop(OpBuilder &b, CrossEntropyOp op, int64_t limit)
-      : b(b), loc(op.getLoc()), op(op), f32(b.getF32Type()) {
-    vocabulary = getWeightShape(op.getHead().getType()).outputs;
-    x = op.getX();
-    if (auto packed = dyn_cast<PackedType>(op.getHead().getType()))
-      x = convertTensor(b, loc, x, packed.getElementType());
+  VocabularyLoop(OpBuilder &b, Location loc, Value hiddens, Value weight,
+                 Value labels, int64_t limit)
+      : b(b), loc(loc), labels(labels), f32(b.getF32Type()) {
+    vocabulary = getWeightShape(weight.getType()).outputs;
+    own = headOf(hiddens, weight);
     // Blocks of whole panels; the last may be narrower.
     block =
         std::min<int64_t>(std::max<int64_t>(limit / 64 * 64, 64), vocabulary);
   }
 
-  Value build() {
+  void addTeacher(Value hiddens, Value weight) {
+    teacher = headOf(hiddens, weight);
+  }
+
+  /// nll and, with a teacher, kl; of this element type.
+  SmallVector<Value> build(Type element) {
     Value lowest = constant(-std::numeric_limits<float>::infinity());
     Value zero = constant(0.0f);
     SmallVector<Value> state = {perToken(lowest), perToken(zero),
                                 perToken(zero)};
+    if (teacher)
+      state.append({perToken(lowest), perToken(zero), perToken(zero)});
     Value first = index(0), last = index(vocabulary), step = index(block);
     auto loop = scf::ForOp::create(
         b, loc, first, last, step, state,
@@ -141,24 +149,37 @@ public:
                               body.getInsertionPoint());
           scf::YieldOp::create(b, loc, visit(column, iterArgs));
         });
-    return finish(loop.getResults());
+    SmallVector<Value> losses = {finish(loop.getResults(), element)};
+    if (teacher)
+      losses.push_back(divergence(loop.getResults(), element));
+    return losses;
   }
 
 private:
+  struct Head {
+    Value x, weight;
+  };
+
+  Head headOf(Value x, Value weight) {
+    if (auto packed = dyn_cast<PackedType>(weight.getType()))
+      x = convertTensor(b, loc, x, packed.getElementType());
+    return {x, weight};
+  }
+
   Value index(int64_t value) {
     return arith::ConstantIndexOp::create(b, loc, value);
   }
   Value constant(float value) {
     return arith::ConstantOp::create(b, loc, b.getF32FloatAttr(value));
   }
-  OpFoldResult tokens() { return tensor::getMixedSize(b, loc, op.getX(), 0); }
+  OpFoldResult tokens() { return tensor::getMixedSize(b, loc, own.x, 0); }
   Value perToken(Value value) {
     Value empty = emptyTensor(b, loc, {tokens()}, f32);
     return linalg::FillOp::create(b, loc, value, empty).getResult(0);
   }
 
   /// Logits of columns [column, column + width).
-  Value logits(Value column) {
+  Value logits(const Head &of, Value column) {
     OpFoldResult width = b.getIndexAttr(block);
     if (vocabulary % block != 0) {
       Value left = arith::SubIOp::create(b, loc, index(vocabulary), column);
@@ -168,18 +189,35 @@ private:
     Value acc = extractSlice(
         b, loc, buffer,
         {fullRange(b, loc, buffer, 0), {b.getIndexAttr(0), width}});
-    if (isa<PackedType>(op.getHead().getType()))
-      return multiplyPacked(b, loc, x, op.getHead(), acc, nullptr, column,
+    if (isa<PackedType>(of.weight.getType()))
+      return multiplyPacked(b, loc, of.x, of.weight, acc, nullptr, column,
                             false);
-    Value head = extractSlice(
-        b, loc, op.getHead(),
-        {{OpFoldResult(column), width}, fullRange(b, loc, op.getHead(), 1)});
-    return multiplyPlain(b, loc, x, head, acc);
+    Value rows = extractSlice(
+        b, loc, of.weight,
+        {{OpFoldResult(column), width}, fullRange(b, loc, of.weight, 1)});
+    return multiplyPlain(b, loc, of.x, rows, acc);
   }
 
   SmallVector<Value> visit(Value column, ValueRange state) {
-    Value scores = logits(column);
+    Value scores = logits(own, column);
     Value label = labelLogit(scores, column, state[2]);
+    SmallVector<Value> next = moveTo(scores, state.take_front(2));
+    next[1] = addPowers(scores, next[0], next[1], {});
+    next.push_back(label);
+    if (!teacher)
+      return next;
+    Value wanted = logits(*teacher, column);
+    SmallVector<Value> sums = moveTo(wanted, state.drop_front(3));
+    sums[1] = addPowers(wanted, sums[0], sums[1], {});
+    sums[2] = addPowers(wanted, sums[0], sums[2], scores);
+    llvm::append_range(next, sums);
+    return next;
+  }
+
+  /// A maximum and sums of exponentials below it: the maximum with `scores`,
+  /// and what the sums are below that. One loop, so that the old maximum need
+  /// not be kept.
+  SmallVector<Value> moveTo(Value scores, ValueRange state) {
     Value lowest = constant(-std::numeric_limits<float>::infinity());
     Value blockMax = buildGeneric(
         b, loc, 2, true, {{scores, {0, 1}}}, {{perToken(lowest), {0}}},
@@ -187,33 +225,45 @@ private:
           return SmallVector<Value>{
               arith::MaximumFOp::create(nb, l, a[1], a[0])};
         })[0];
-    // Each token's old sum moves to the new maximum. One loop, so that the old
-    // maximum need not be kept.
-    ValueRange moved = buildGeneric(
-        b, loc, 1, false, {{blockMax, {0}}}, {{state[0], {0}}, {state[1], {0}}},
+    SmallVector<Access> outputs;
+    for (Value value : state)
+      outputs.push_back({value, {0}});
+    return SmallVector<Value>(buildGeneric(
+        b, loc, 1, false, {{blockMax, {0}}}, outputs,
         [](OpBuilder &nb, Location l, ValueRange a) {
           Value max = arith::MaximumFOp::create(nb, l, a[1], a[0]);
           Value shift = arith::SubFOp::create(nb, l, a[1], max);
           Value factor = math::ExpOp::create(nb, l, shift);
-          return SmallVector<Value>{max,
-                                    arith::MulFOp::create(nb, l, a[2], factor)};
-        });
-    Value newMax = moved[0], sum = moved[1];
-    sum = buildGeneric(
-        b, loc, 2, true, {{scores, {0, 1}}, {newMax, {0}}}, {{sum, {0}}},
-        [](OpBuilder &nb, Location l, ValueRange a) {
+          SmallVector<Value> moved = {max};
+          for (Value sum : a.drop_front(2))
+            moved.push_back(arith::MulFOp::create(nb, l, sum, factor));
+          return moved;
+        }));
+  }
+
+  /// sum + exp(score - max), each times (score - less) where that is given.
+  Value addPowers(Value scores, Value max, Value sum, Value less) {
+    SmallVector<Access> inputs = {{scores, {0, 1}}, {max, {0}}};
+    if (less)
+      inputs.push_back({less, {0, 1}});
+    return buildGeneric(
+        b, loc, 2, true, inputs, {{sum, {0}}},
+        [&](OpBuilder &nb, Location l, ValueRange a) {
           Value shift = arith::SubFOp::create(nb, l, a[0], a[1]);
           Value term = math::ExpOp::create(nb, l, shift);
-          return SmallVector<Value>{arith::AddFOp::create(nb, l, a[2], term)};
+          if (less)
+            term = arith::MulFOp::create(
+                nb, l, term, arith::SubFOp::create(nb, l, a[0], a[2]));
+          return SmallVector<Value>{
+              arith::AddFOp::create(nb, l, a.back(), term)};
         })[0];
-    return {newMax, sum, label};
   }
 
   /// The logit of each token's label when it lies in this block.
   Value labelLogit(Value scores, Value column, Value old) {
     Value width = tensor::DimOp::create(b, loc, scores, 1);
     return buildGeneric(
-        b, loc, 1, false, {{op.getLabels(), {0}}}, {{old, {0}}},
+        b, loc, 1, false, {{labels, {0}}}, {{old, {0}}},
         [&](OpBuilder &nb, Location l, ValueRange a) {
           Value label =
               arith::IndexCastOp::create(nb, l, nb.getIndexType(), a[0]);
@@ -231,33 +281,59 @@ private:
         })[0];
   }
 
-  /// log(sum) + max - label logit, 0 where the label is -100.
-  Value finish(ValueRange state) {
-    Type element = op.getType().getElementType();
-    Value out = emptyTensor(b, loc, {tokens()}, element);
+  /// What `body` makes of a token's elements of `inputs`, 0 where the label is
+  /// -100.
+  Value perLabel(ValueRange inputs, Type element,
+                 function_ref<Value(OpBuilder &, Location, ValueRange)> body) {
+    SmallVector<Access> accesses;
+    for (Value input : inputs)
+      accesses.push_back({input, {0}});
+    accesses.push_back({labels, {0}});
     return buildGeneric(
-        b, loc, 1, false,
-        {{state[0], {0}},
-         {state[1], {0}},
-         {state[2], {0}},
-         {op.getLabels(), {0}}},
-        {{out, {0}}}, [&](OpBuilder &nb, Location l, ValueRange a) {
-          Value logSum = math::LogOp::create(nb, l, a[1]);
-          Value nll = arith::AddFOp::create(nb, l, logSum, a[0]);
-          nll = arith::SubFOp::create(nb, l, nll, a[2]);
+        b, loc, 1, false, accesses,
+        {{emptyTensor(b, loc, {tokens()}, element), {0}}},
+        [&](OpBuilder &nb, Location l, ValueRange a) {
+          Value loss = body(nb, l, a);
           Value ignored = arith::ConstantIntOp::create(nb, l, -100, 32);
           Value skip = arith::CmpIOp::create(nb, l, arith::CmpIPredicate::eq,
-                                             a[3], ignored);
+                                             a[inputs.size()], ignored);
           Value zero = arith::ConstantOp::create(nb, l, nb.getF32FloatAttr(0));
-          Value result = arith::SelectOp::create(nb, l, skip, zero, nll);
+          Value result = arith::SelectOp::create(nb, l, skip, zero, loss);
           return SmallVector<Value>{convertFloat(nb, l, result, element)};
         })[0];
   }
 
+  static Value logSum(OpBuilder &nb, Location l, Value max, Value sum) {
+    return arith::AddFOp::create(nb, l, math::LogOp::create(nb, l, sum), max);
+  }
+
+  /// log(sum) + max - label logit.
+  Value finish(ValueRange state, Type element) {
+    return perLabel(state.take_front(3), element,
+                    [](OpBuilder &nb, Location l, ValueRange a) -> Value {
+                      return arith::SubFOp::create(
+                          nb, l, logSum(nb, l, a[0], a[1]), a[2]);
+                    });
+  }
+
+  /// The mean of the logits' difference less that of their logsumexps.
+  Value divergence(ValueRange state, Type element) {
+    SmallVector<Value> inputs = {state[0], state[1], state[3], state[4],
+                                 state[5]};
+    return perLabel(
+        inputs, element, [](OpBuilder &nb, Location l, ValueRange a) -> Value {
+          Value mean = arith::DivFOp::create(nb, l, a[4], a[3]);
+          Value shift = arith::SubFOp::create(nb, l, logSum(nb, l, a[2], a[3]),
+                                              logSum(nb, l, a[0], a[1]));
+          return arith::SubFOp::create(nb, l, mean, shift);
+        });
+  }
+
   OpBuilder &b;
   Location loc;
-  CrossEntropyOp op;
-  Value x;
+  Value labels;
+  Head own;
+  std::optional<Head> teacher;
   Type f32;
   int64_t vocabulary, block;
 };
@@ -268,7 +344,28 @@ struct LowerCrossEntropy : OpRewritePattern<CrossEntropyOp> {
 
   LogicalResult matchAndRewrite(CrossEntropyOp op,
                                 PatternRewriter &b) const override {
-    b.replaceOp(op, VocabularyLoop(b, op, block).build());
+    VocabularyLoop loop(b, op.getLoc(), op.getX(), op.getHead(), op.getLabels(),
+                        block);
+    b.replaceOp(op, loop.build(op.getType().getElementType()));
+    return success();
+  }
+
+  int64_t block;
+};
+
+struct LowerDistillation : OpRewritePattern<DistillationOp> {
+  LowerDistillation(MLIRContext *context, int64_t block)
+      : OpRewritePattern(context), block(block) {}
+
+  LogicalResult matchAndRewrite(DistillationOp op,
+                                PatternRewriter &b) const override {
+    Type element = op.getNll().getType().getElementType();
+    if (op.getKl().getType().getElementType() != element)
+      return b.notifyMatchFailure(op, "nll and kl differ in their types");
+    VocabularyLoop loop(b, op.getLoc(), op.getX(), op.getHead(), op.getLabels(),
+                        block);
+    loop.addTeacher(op.getTeacher(), op.getTeacherHead());
+    b.replaceOp(op, loop.build(element));
     return success();
   }
 
@@ -280,6 +377,6 @@ struct LowerCrossEntropy : OpRewritePattern<CrossEntropyOp> {
 void stem::populateMatrixPatterns(RewritePatternSet &patterns,
                                   const ToLinalgOptions &options) {
   patterns.add<LowerLinear, LowerMix, LowerSelectUp>(patterns.getContext());
-  patterns.add<LowerCrossEntropy>(patterns.getContext(),
-                                  options.vocabularyBlock);
+  patterns.add<LowerCrossEntropy, LowerDistillation>(patterns.getContext(),
+                                                     options.vocabularyBlock);
 }

@@ -127,16 +127,36 @@ struct LowerSumRows : OpRewritePattern<SumRowsOp> {
   }
 };
 
+/// Operands and results of a loss with its gradients; the teacher's are null
+/// where there is none.
+struct LossValues {
+  Value x, head, labels, cotangent, transposed;
+  Value nll, dx, dhead;
+  Value teacher, teacherHead, klCotangent, kl;
+
+  explicit LossValues(CrossEntropyStepOp op)
+      : x(op.getX()), head(op.getHead()), labels(op.getLabels()),
+        cotangent(op.getCotangent()), transposed(op.getTransposed()),
+        nll(op.getNll()), dx(op.getDx()), dhead(op.getDhead()) {}
+  explicit LossValues(DistillationStepOp op)
+      : x(op.getX()), head(op.getHead()), labels(op.getLabels()),
+        cotangent(op.getNllCotangent()), transposed(op.getTransposed()),
+        nll(op.getNll()), dx(op.getDx()), dhead(op.getDhead()),
+        teacher(op.getTeacher()), teacherHead(op.getTeacherHead()),
+        klCotangent(op.getKlCotangent()), kl(op.getKl()) {}
+};
+
 /// The loss over chunks of tokens. A chunk's logits become their own cotangent
-/// tile by tile; then the head's gradient takes them as one product.
+/// tile by tile; then the head's gradient takes them as one product. The
+/// teacher's logits are those of one tile.
 class LossStep {
 public:
-  LossStep(OpBuilder &b, CrossEntropyStepOp op)
-      : b(b), loc(op.getLoc()), op(op), f32(b.getF32Type()) {
-    WeightShape head = getWeightShape(op.getHead().getType());
+  LossStep(OpBuilder &b, Location loc, const LossValues &op)
+      : b(b), loc(loc), op(op), f32(b.getF32Type()) {
+    WeightShape head = getWeightShape(op.head.getType());
     vocabulary = head.outputs;
     hidden = head.inputs;
-    element = op.getX().getType().getElementType();
+    element = elementOf(op.x);
     int64_t row = vocabulary * element.getIntOrFloatBitWidth() / 8;
     chunk = std::clamp<int64_t>(kBytes / row / kTile * kTile, kTile, kMost);
     remark::passed(loc,
@@ -146,12 +166,12 @@ public:
   }
 
   /// A chunk is whole tiles: what is left of one would be left out.
-  static LogicalResult verifyTiles(CrossEntropyStepOp op) {
-    int64_t tokens = op.getX().getType().getDimSize(0);
+  static LogicalResult verifyTiles(Operation *op, RankedTensorType x) {
+    int64_t tokens = x.getDimSize(0);
     if (!ShapedType::isDynamic(tokens)) {
       if (tokens % kTile == 0)
         return success();
-      return op.emitOpError()
+      return op->emitOpError()
              << "has " << tokens << " tokens, which is not a multiple of "
              << kTile;
     }
@@ -159,21 +179,24 @@ public:
     auto tile = function->getAttrOfType<IntegerAttr>(StemDialect::kTileAttr);
     if (tile && tile.getInt() % kTile == 0)
       return success();
-    return op.emitOpError()
+    return op->emitOpError()
            << "works on " << kTile << " tokens at a time, but function '"
            << function.getSymName() << "' has '" << StemDialect::kTileAttr
            << "' " << (tile ? tile.getInt() : 0)
            << ", wanted a multiple of them";
   }
 
+  /// nll, dx, dhead, and kl where there is a teacher.
   SmallVector<Value> build() {
-    OpFoldResult tokens = tensor::getMixedSize(b, loc, op.getX(), 0);
+    OpFoldResult tokens = tensor::getMixedSize(b, loc, op.x, 0);
     OpFoldResult width = b.getIndexAttr(hidden);
     SmallVector<Value> state = {
-        destinationOf(b, op.getNll(), {tokens}),
+        destinationOf(b, op.nll, {tokens}),
         emptyTensor(b, loc, {tokens, width}, f32),
-        destinationOf(b, op.getDhead(), {b.getIndexAttr(vocabulary), width})};
-    Value count = tensor::DimOp::create(b, loc, op.getX(), 0);
+        destinationOf(b, op.dhead, {b.getIndexAttr(vocabulary), width})};
+    if (op.kl)
+      state.push_back(destinationOf(b, op.kl, {tokens}));
+    Value count = tensor::DimOp::create(b, loc, op.x, 0);
     Value zero = constantIndex(b, loc, 0);
     Value step = constantIndex(b, loc, chunk);
     auto loop = scf::ForOp::create(
@@ -187,8 +210,7 @@ public:
           scf::YieldOp::create(b, loc, visit(first, size, values));
         });
     SmallVector<Value> results(loop.getResults());
-    Type wanted = op.getDx().getType().getElementType();
-    results[1] = convertTensor(b, loc, results[1], wanted);
+    results[1] = convertTensor(b, loc, results[1], elementOf(op.dx));
     return results;
   }
 
@@ -198,15 +220,27 @@ private:
   static constexpr int64_t kBytes = int64_t{64} << 20;
   static constexpr int64_t kMost = 2048;
 
-  /// One chunk: new nll, dx, dhead.
+  /// Of a tile of tokens: its scores, and their largest and sum of
+  /// exponentials.
+  struct Softmax {
+    Value scores, max, sum;
+  };
+
+  static Type elementOf(Value value) {
+    return cast<RankedTensorType>(value.getType()).getElementType();
+  }
+
+  /// One chunk: the state's new values.
   SmallVector<Value> visit(Value first, Value size, ValueRange state) {
     Value logits = tensor::EmptyOp::create(
         b, loc, ArrayRef<int64_t>{chunk, vocabulary}, element);
     Value tiles =
         arith::DivUIOp::create(b, loc, size, constantIndex(b, loc, kTile));
+    SmallVector<Value> outputs = {state[0], state[1], logits};
+    if (op.kl)
+      outputs.push_back(state[3]);
     auto loop = scf::ForallOp::create(
-        b, loc, ArrayRef<OpFoldResult>{tiles},
-        ValueRange{state[0], state[1], logits}, std::nullopt,
+        b, loc, ArrayRef<OpFoldResult>{tiles}, outputs, std::nullopt,
         [&](OpBuilder &body, Location, ValueRange arguments) {
           OpBuilder::InsertionGuard guard(b);
           b.setInsertionPoint(body.getInsertionBlock(),
@@ -214,11 +248,10 @@ private:
           visitTile(first, arguments);
         });
     Value dhead = state[2];
-    if (!op.getDhead().use_empty()) {
+    if (!op.dhead.use_empty()) {
       SliceRange rows = {OpFoldResult(first), OpFoldResult(size)};
-      Value x =
-          extractSlice(b, loc, op.getX(),
-                       {rows, {b.getIndexAttr(0), b.getIndexAttr(hidden)}});
+      Value x = extractSlice(
+          b, loc, op.x, {rows, {b.getIndexAttr(0), b.getIndexAttr(hidden)}});
       Value dlogits =
           extractSlice(b, loc, loop.getResult(2),
                        {{b.getIndexAttr(0), OpFoldResult(size)},
@@ -227,11 +260,14 @@ private:
                                             first, constantIndex(b, loc, 0));
       dhead = addOuterProducts(b, loc, x, dlogits, dhead, isLater);
     }
-    return {loop.getResult(0), loop.getResult(1), dhead};
+    SmallVector<Value> results = {loop.getResult(0), loop.getResult(1), dhead};
+    if (op.kl)
+      results.push_back(loop.getResult(3));
+    return results;
   }
 
-  /// The body of the loop over tiles: `arguments` are its number, nll, dx and
-  /// the chunk's logits.
+  /// The body of the loop over tiles: `arguments` are its number, nll, dx, the
+  /// chunk's logits and kl.
   void visitTile(Value first, ValueRange arguments) {
     Value local = arith::MulIOp::create(b, loc, arguments[0],
                                         constantIndex(b, loc, kTile));
@@ -240,19 +276,19 @@ private:
     SliceRange ownTokens = {OpFoldResult(local), b.getIndexAttr(kTile)};
     SliceRange columns = {b.getIndexAttr(0), b.getIndexAttr(hidden)};
     SliceRange words = {b.getIndexAttr(0), b.getIndexAttr(vocabulary)};
-    Value x = extractSlice(b, loc, op.getX(), {tokens, columns});
-    Value labels = extractSlice(b, loc, op.getLabels(), {tokens});
-    Value cotangent = extractSlice(b, loc, op.getCotangent(), {tokens});
-    Value scores = tensor::EmptyOp::create(
-        b, loc, ArrayRef<int64_t>{kTile, vocabulary}, f32);
-    scores = multiplyInto(b, loc, x, op.getHead(), scores);
-    Value max = reduceRows(scores, -std::numeric_limits<float>::infinity(), {},
-                           /*isMax=*/true);
-    Value sum = reduceRows(scores, 0.0f, max, /*isMax=*/false);
-    Value nll = losses(scores, max, sum, labels,
+    Value labels = extractSlice(b, loc, op.labels, {tokens});
+    Softmax own = softmaxOf(tokens, op.x, op.head);
+    Value nll = losses(own.scores, own.max, own.sum, labels,
                        extractSlice(b, loc, arguments[1], {tokens}));
+    Softmax teacher;
+    Value kl;
+    if (op.teacher) {
+      teacher = softmaxOf(tokens, op.teacher, op.teacherHead);
+      kl = divergences(own, teacher, labels,
+                       extractSlice(b, loc, arguments[4], {tokens}));
+    }
     Value gradient =
-        cotangents(scores, max, sum, labels, cotangent,
+        cotangents(own, teacher, labels, tokens,
                    extractSlice(b, loc, arguments[3], {ownTokens, words}));
     Value dx = extractSlice(b, loc, arguments[2], {tokens, columns});
     dx = multiplyBack(gradient, dx);
@@ -262,15 +298,31 @@ private:
     parallelInsertSlice(inParallel, loc, dx, arguments[2], {tokens, columns});
     parallelInsertSlice(inParallel, loc, gradient, arguments[3],
                         {ownTokens, words});
+    if (kl)
+      parallelInsertSlice(inParallel, loc, kl, arguments[4], {tokens});
+  }
+
+  Softmax softmaxOf(SliceRange tokens, Value hiddens, Value head) {
+    Value x =
+        extractSlice(b, loc, hiddens,
+                     {tokens,
+                      {b.getIndexAttr(0),
+                       b.getIndexAttr(getWeightShape(head.getType()).inputs)}});
+    Value scores = tensor::EmptyOp::create(
+        b, loc, ArrayRef<int64_t>{kTile, vocabulary}, f32);
+    scores = multiplyInto(b, loc, x, head, scores);
+    Value max = reduceRows(scores, -std::numeric_limits<float>::infinity(), {},
+                           /*isMax=*/true);
+    return {scores, max, reduceRows(scores, 0.0f, max, /*isMax=*/false)};
   }
 
   Value multiplyBack(Value gradient, Value dx) {
-    if (op.getTransposed())
-      return multiplyInto(b, loc, gradient, op.getTransposed(), dx);
+    if (op.transposed)
+      return multiplyInto(b, loc, gradient, op.transposed, dx);
     dx =
         linalg::FillOp::create(b, loc, constantF32(b, loc, 0), dx).getResult(0);
     return buildGeneric(
-        b, loc, 3, true, {{gradient, {0, 2}}, {op.getHead(), {2, 1}}},
+        b, loc, 3, true, {{gradient, {0, 2}}, {op.head, {2, 1}}},
         {{dx, {0, 1}}}, [&](OpBuilder &nb, Location l, ValueRange a) {
           Value product =
               arith::MulFOp::create(nb, l, convertFloat(nb, l, a[0], f32),
@@ -329,29 +381,93 @@ private:
         })[0];
   }
 
-  /// (exp(score - max) / sum - [n is the label]) cotangent.
-  Value cotangents(Value scores, Value max, Value sum, Value labels,
-                   Value cotangent, Value out) {
-    Value factors = emptyLike(b, loc, sum, f32);
-    factors = buildGeneric(
-        b, loc, 1, false, {{sum, {0}}, {labels, {0}}, {cotangent, {0}}},
-        {{factors, {0}}}, [&](OpBuilder &nb, Location l, ValueRange a) {
-          Value c = convertFloat(nb, l, a[2], f32);
-          c = arith::SelectOp::create(nb, l, isIgnored(nb, l, a[1]),
-                                      constantF32(nb, l, 0), c);
-          return SmallVector<Value>{c};
+  /// [kTile] of what `body` makes of a token's elements of `inputs`.
+  Value perToken(ArrayRef<Value> inputs, GenericBody body, Value out = {}) {
+    if (!out)
+      out = tensor::EmptyOp::create(b, loc, ArrayRef<int64_t>{kTile}, f32);
+    SmallVector<Access> accesses;
+    for (Value input : inputs)
+      accesses.push_back({input, {0}});
+    return buildGeneric(b, loc, 1, false, accesses, {{out, {0}}}, body)[0];
+  }
+
+  /// sum_v q (log q - log p), 0 where there is no label. The logits' difference
+  /// is taken first, so that what is summed is as small as the result.
+  Value divergences(const Softmax &own, const Softmax &teacher, Value labels,
+                    Value out) {
+    // log sum_v exp(score) of the teacher less the student's
+    Value shifts = perToken(
+        {own.max, own.sum, teacher.max, teacher.sum},
+        [](OpBuilder &nb, Location l, ValueRange a) {
+          Value maxima = arith::SubFOp::create(nb, l, a[2], a[0]);
+          Value sums =
+              arith::SubFOp::create(nb, l, math::LogOp::create(nb, l, a[3]),
+                                    math::LogOp::create(nb, l, a[1]));
+          return SmallVector<Value>{arith::AddFOp::create(nb, l, maxima, sums)};
+        });
+    Value sums = tensor::EmptyOp::create(b, loc, ArrayRef<int64_t>{kTile}, f32);
+    sums = linalg::FillOp::create(b, loc, constantF32(b, loc, 0), sums)
+               .getResult(0);
+    sums = buildGeneric(
+        b, loc, 2, true,
+        {{own.scores, {0, 1}},
+         {teacher.scores, {0, 1}},
+         {teacher.max, {0}},
+         {shifts, {0}}},
+        {{sums, {0}}}, [](OpBuilder &nb, Location l, ValueRange a) {
+          Value power = math::ExpOp::create(
+              nb, l, arith::SubFOp::create(nb, l, a[1], a[2]));
+          Value difference = arith::SubFOp::create(
+              nb, l, arith::SubFOp::create(nb, l, a[1], a[0]), a[3]);
+          Value term = arith::MulFOp::create(nb, l, power, difference);
+          return SmallVector<Value>{
+              arith::AddFOp::create(nb, l, a.back(), term)};
         })[0];
+    return perToken(
+        {sums, teacher.sum, labels},
+        [&](OpBuilder &nb, Location l, ValueRange a) {
+          Value kl = arith::DivFOp::create(nb, l, a[0], a[1]);
+          return SmallVector<Value>{arith::SelectOp::create(
+              nb, l, isIgnored(nb, l, a[2]), constantF32(nb, l, 0), kl)};
+        },
+        out);
+  }
+
+  /// A cotangent, 0 where there is no label.
+  Value factorsOf(Value cotangent, Value labels, SliceRange tokens) {
+    return perToken({extractSlice(b, loc, cotangent, {tokens}), labels},
+                    [&](OpBuilder &nb, Location l, ValueRange a) {
+                      Value c = convertFloat(nb, l, a[0], f32);
+                      return SmallVector<Value>{
+                          arith::SelectOp::create(nb, l, isIgnored(nb, l, a[1]),
+                                                  constantF32(nb, l, 0), c)};
+                    });
+  }
+
+  static Value probability(OpBuilder &nb, Location l, Value score, Value max,
+                           Value sum) {
+    Value shift = arith::SubFOp::create(nb, l, score, max);
+    return arith::DivFOp::create(nb, l, math::ExpOp::create(nb, l, shift), sum);
+  }
+
+  /// (p - [n is the label]) cotangent, plus (p - q) times that of kl.
+  Value cotangents(const Softmax &own, const Softmax &teacher, Value labels,
+                   SliceRange tokens, Value out) {
+    SmallVector<Access> inputs = {
+        {own.scores, {0, 1}},
+        {own.max, {0}},
+        {own.sum, {0}},
+        {labels, {0}},
+        {factorsOf(op.cotangent, labels, tokens), {0}}};
+    if (op.teacher)
+      inputs.append({{teacher.scores, {0, 1}},
+                     {teacher.max, {0}},
+                     {teacher.sum, {0}},
+                     {factorsOf(op.klCotangent, labels, tokens), {0}}});
     return buildGeneric(
-        b, loc, 2, false,
-        {{scores, {0, 1}},
-         {max, {0}},
-         {sum, {0}},
-         {labels, {0}},
-         {factors, {0}}},
-        {{out, {0, 1}}}, [&](OpBuilder &nb, Location l, ValueRange a) {
-          Value shift = arith::SubFOp::create(nb, l, a[0], a[1]);
-          Value p = arith::DivFOp::create(
-              nb, l, math::ExpOp::create(nb, l, shift), a[2]);
+        b, loc, 2, false, inputs, {{out, {0, 1}}},
+        [&](OpBuilder &nb, Location l, ValueRange a) {
+          Value p = probability(nb, l, a[0], a[1], a[2]);
           Value word = linalg::IndexOp::create(nb, l, 1);
           word = arith::IndexCastOp::create(nb, l, nb.getI32Type(), word);
           Value isLabel = arith::CmpIOp::create(nb, l, arith::CmpIPredicate::eq,
@@ -360,26 +476,51 @@ private:
               nb, l, isLabel, constantF32(nb, l, 1), constantF32(nb, l, 0));
           Value g = arith::MulFOp::create(
               nb, l, arith::SubFOp::create(nb, l, p, hit), a[4]);
+          if (op.teacher) {
+            Value q = probability(nb, l, a[5], a[6], a[7]);
+            Value more = arith::MulFOp::create(
+                nb, l, arith::SubFOp::create(nb, l, p, q), a[8]);
+            g = arith::AddFOp::create(nb, l, g, more);
+          }
           return SmallVector<Value>{convertFloat(nb, l, g, element)};
         })[0];
   }
 
   OpBuilder &b;
   Location loc;
-  CrossEntropyStepOp op;
+  LossValues op;
   Type f32, element;
   int64_t vocabulary, hidden, chunk;
 };
+
+bool lacksTransposedHead(Value head, Value transposed) {
+  return !transposed && isa<PackedType>(head.getType());
+}
 
 struct LowerCrossEntropyStep : OpRewritePattern<CrossEntropyStepOp> {
   using OpRewritePattern::OpRewritePattern;
 
   LogicalResult matchAndRewrite(CrossEntropyStepOp op,
                                 PatternRewriter &b) const override {
-    if (!op.getTransposed() && isa<PackedType>(op.getHead().getType()))
+    if (lacksTransposedHead(op.getHead(), op.getTransposed()))
       return b.notifyMatchFailure(op, "the head is packed, and there is no "
                                       "transposed form of it");
-    b.replaceOp(op, LossStep(b, op).build());
+    b.replaceOp(op, LossStep(b, op.getLoc(), LossValues(op)).build());
+    return success();
+  }
+};
+
+struct LowerDistillationStep : OpRewritePattern<DistillationStepOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(DistillationStepOp op,
+                                PatternRewriter &b) const override {
+    if (lacksTransposedHead(op.getHead(), op.getTransposed()))
+      return b.notifyMatchFailure(op, "the head is packed, and there is no "
+                                      "transposed form of it");
+    SmallVector<Value> results =
+        LossStep(b, op.getLoc(), LossValues(op)).build();
+    b.replaceOp(op, {results[0], results[3], results[1], results[2]});
     return success();
   }
 };
@@ -460,23 +601,37 @@ static LogicalResult verify(LinearInputVjpOp op) {
                         "run stem-transpose-weights before stem-pack-weights");
 }
 
-static LogicalResult verify(CrossEntropyStepOp op) {
+template <typename Op>
+static LogicalResult verifyLossStep(Op op, ArrayRef<Value> losses) {
   if (getWeightShape(op.getHead().getType()).outputs == 0)
     return op.emitOpError("has a head without outputs");
   if (isa<PackedType>(op.getHead().getType()) && !op.getTransposed())
     return op.emitOpError("has a packed head and no transposed form of it; run "
                           "stem-transpose-weights before stem-pack-weights");
-  if (failed(expectFactors(op, op.getX())) ||
-      failed(expectSumsInF32(op, "losses", op.getNll())) ||
-      failed(expectSumsInF32(op, "gradients", op.getDhead())))
+  if (failed(expectFactors(op, op.getX())))
     return failure();
-  return LossStep::verifyTiles(op);
+  for (Value loss : losses)
+    if (failed(expectSumsInF32(op, "losses", loss)))
+      return failure();
+  if (failed(expectSumsInF32(op, "gradients", op.getDhead())))
+    return failure();
+  return LossStep::verifyTiles(op, op.getX().getType());
+}
+
+static LogicalResult verify(CrossEntropyStepOp op) {
+  return verifyLossStep(op, {op.getNll()});
+}
+
+static LogicalResult verify(DistillationStepOp op) {
+  if (failed(expectFactors(op, op.getTeacher())))
+    return failure();
+  return verifyLossStep(op, {op.getNll(), op.getKl()});
 }
 
 LogicalResult stem::verifyStepOp(Operation *op) {
   return llvm::TypeSwitch<Operation *, LogicalResult>(op)
       .Case<LinearWeightVjpOp, LinearInputVjpOp, SumTokensOp, SumRowsOp,
-            CrossEntropyStepOp>([](auto known) {
+            CrossEntropyStepOp, DistillationStepOp>([](auto known) {
         return success(succeeded(verifyTypes(known)) &&
                        succeeded(verify(known)));
       })
@@ -485,5 +640,6 @@ LogicalResult stem::verifyStepOp(Operation *op) {
 
 void stem::populateStepPatterns(RewritePatternSet &patterns) {
   patterns.add<LowerLinearWeightVjp, LowerLinearInputVjp, LowerSumTokens,
-               LowerSumRows, LowerCrossEntropyStep>(patterns.getContext());
+               LowerSumRows, LowerCrossEntropyStep, LowerDistillationStep>(
+      patterns.getContext());
 }

@@ -34,14 +34,16 @@ struct TransposeWeightsPass
     collectCalls(module);
     SmallVector<Operation *> readers;
     module.walk([&](Operation *op) {
-      if (isa<LinearInputVjpOp, CrossEntropyStepOp>(op))
+      if (isa<LinearInputVjpOp, CrossEntropyStepOp, DistillationStepOp>(op))
         readers.push_back(op);
     });
     for (Operation *op : readers) {
       if (auto vjp = dyn_cast<LinearInputVjpOp>(op))
         rewrite(vjp);
+      else if (auto step = dyn_cast<CrossEntropyStepOp>(op))
+        addTransposed(step);
       else
-        addTransposed(cast<CrossEntropyStepOp>(op));
+        addTransposed(cast<DistillationStepOp>(op));
     }
     // What a callee takes no more its callers need not pass on.
     for (bool removed = true; removed;) {
@@ -134,7 +136,7 @@ private:
     op.erase();
   }
 
-  void addTransposed(CrossEntropyStepOp op) {
+  template <typename Op> void addTransposed(Op op) {
     if (op.getTransposed())
       return;
     if (Value head = transposeOf(op.getHead()))

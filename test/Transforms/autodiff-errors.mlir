@@ -405,3 +405,11 @@ func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
   return %x : tensor<4xf32>
 }
 func.func private @f_vjp()
+
+// -----
+
+func.func @f(%x: tensor<?x4xf32>, %w: tensor<9x4xf32>, %l: tensor<?xi32>) -> tensor<?xf32> {
+  // expected-error @+1 {{'stem.distillation' op has no derivative of one result alone: return both, and let a cotangent be zero}}
+  %0:2 = stem.distillation %x, %w, %l from %x, %w : (tensor<?x4xf32>, tensor<9x4xf32>, tensor<?xi32>, tensor<?x4xf32>, tensor<9x4xf32>) -> (tensor<?xf32>, tensor<?xf32>)
+  return %0#1 : tensor<?xf32>
+}

@@ -37,6 +37,13 @@ void freezeOthers(mlir::ModuleOp module, const std::set<std::string> &trained) {
   }
 }
 
+double sumOf(std::span<const float> values) {
+  double sum = 0;
+  for (const float value : values)
+    sum += value;
+  return sum;
+}
+
 template <typename T> stem_tensor vectorTensor(std::vector<T> &values) {
   return denseTensor(values.data(),
                      sizeof(T) == 4 && std::is_integral_v<T> ? STEM_I32
@@ -48,7 +55,11 @@ template <typename T> stem_tensor vectorTensor(std::vector<T> &values) {
 
 CompiledStep::CompiledStep(const Checkpoint &checkpoint,
                            const TrainingStepOptions &options)
-    : checkpoint(checkpoint), runner(checkpoint, options.engine) {
+    : checkpoint(checkpoint), runner(checkpoint, options.engine),
+      teacherModel(options.teacher),
+      weightOfTeacher(options.teacher ? options.teacherWeight : 0) {
+  if (teacherModel)
+    requireTeacher(checkpoint, *teacherModel);
   compile(options);
   lossEntry = &runner.entry("loss");
   stepEntry = &runner.entry("loss_vjp");
@@ -58,6 +69,12 @@ CompiledStep::CompiledStep(const Checkpoint &checkpoint,
   const stem_entry *entries[] = {lossEntry, stepEntry};
   weights = std::make_unique<EngineWeights>(entries, runner.module->tables());
   listGradients();
+  if (!teacherModel)
+    return;
+  teacher = std::make_unique<TrainingTeacher>(*teacherModel, options.engine,
+                                              runner.report.dtype,
+                                              stepEntry->token_tile, tokens);
+  runner.report.compileSeconds += teacher->compileSeconds();
 }
 
 void CompiledStep::compile(const TrainingStepOptions &options) {
@@ -70,6 +87,8 @@ void CompiledStep::compile(const TrainingStepOptions &options) {
         graph.tableType = [&](const TensorInfo &table) {
           return liveRowType(table, options.rowType);
         };
+        if (teacherModel)
+          graph.teacher = TrainingTeacher::graph(*teacherModel);
         auto module =
             buildModelGraph(context, checkpoint.config(), checkpoint.weights(),
                             checkpoint.tensors(), graph);
@@ -115,14 +134,25 @@ StepMemory CompiledStep::memory() const {
   memory.activations =
       std::max(arenaBytes(*lossEntry, tokens, 0, runner.report.threads),
                arenaBytes(*stepEntry, tokens, tokens, runner.report.threads));
+  if (teacher)
+    memory.teacher = teacher->weightBytes() + teacher->activationBytes();
   return memory;
 }
 
 void CompiledStep::load() {
-  std::set<std::string> trained;
+  std::set<std::string> others;
   for (const Parameter &parameter : parameterList)
-    trained.insert(parameter.key);
-  weights->load(checkpoint.tensors(), context(), trained);
+    others.insert(parameter.key);
+  std::string teacherHead;
+  if (teacher)
+    teacherHead = TrainingTeacher::graph(*teacherModel).headKey;
+  others.insert(teacherHead);
+  weights->load(checkpoint.tensors(), context(), others);
+  if (teacher) {
+    weights->loadAs(teacherHead, teacherModel->tensors(),
+                    teacherModel->weights().head, context());
+    teacher->load();
+  }
   gradients = Arena(gradientFloats * int64_t(sizeof(float)), "the gradients");
   stem_table_store *made = nullptr;
   throwIfFailed(context(), stem_table_store_create(context(), &made));
@@ -158,52 +188,6 @@ TrainingStep::Rows CompiledStep::tableGradient(size_t table) const {
 // A step
 //===----------------------------------------------------------------------===//
 
-/// Of the cache that the entry describes by its layers, row and head_dim.
-stem_kv_options
-CompiledStep::scratchOptions(const stem_argument &argument) const {
-  stem_kv_options kv = {};
-  kv.struct_size = sizeof(kv);
-  kv.layers = argument.sizes[0];
-  kv.head_dim = argument.sizes[2];
-  kv.heads = argument.sizes[1] / argument.sizes[2];
-  kv.max_positions = scratchPositions;
-  kv.max_sequences = scratchSequences;
-  kv.dtype = argument.element;
-  return kv;
-}
-
-void CompiledStep::makeScratch(int64_t sequences, int64_t positions) {
-  scratchSequences = std::max(scratchSequences, sequences);
-  scratchPositions = std::max(scratchPositions, positions);
-  scratch.clear();
-  for (int64_t i = 0; i < stepEntry->argument_count; ++i) {
-    const stem_argument &argument = stepEntry->arguments[i];
-    if (argument.kind != STEM_ARG_CACHE)
-      continue;
-    const stem_kv_options kv = scratchOptions(argument);
-    stem_kv_cache *made = nullptr;
-    throwIfFailed(context(), stem_kv_create(context(), &kv, &made));
-    scratch[stepEntry->texts + argument.name].reset(made);
-  }
-}
-
-/// Room for every position, and zeros where the batch has none.
-void CompiledStep::prepareScratch(const TiledBatch &batch) {
-  const auto sequences = static_cast<int64_t>(batch.lengths.size());
-  const int64_t longest =
-      sequences ? *std::ranges::max_element(batch.lengths) : 1;
-  if (sequences > scratchSequences || longest > scratchPositions ||
-      scratch.empty())
-    makeScratch(std::max<int64_t>(sequences, 1), longest);
-  for (auto &[name, cache] : scratch) {
-    for (int32_t s = 0; s < scratchSequences; ++s)
-      throwIfFailed(context(), stem_kv_truncate(context(), cache.get(), s, 0));
-    for (int32_t s = 0; s < sequences; ++s)
-      throwIfFailed(context(), stem_kv_reserve(context(), cache.get(), s,
-                                               batch.lengths[s]));
-  }
-}
-
 /// The ids of the batch, each once and rising, and each token's place among
 /// them.
 void CompiledStep::findRows(const TiledBatch &batch) {
@@ -219,7 +203,7 @@ void CompiledStep::findRows(const TiledBatch &batch) {
 stem_tensor CompiledStep::input(const stem_argument &argument,
                                 const std::string &name, TiledBatch &batch) {
   if (argument.kind == STEM_ARG_CACHE)
-    return handleTensor(scratch.at(name).get());
+    return handleTensor(scratch.find(name));
   if (argument.kind == STEM_ARG_STORE)
     return handleTensor(store.get());
   if (name == "ids")
@@ -234,6 +218,10 @@ stem_tensor CompiledStep::input(const stem_argument &argument,
     return vectorTensor(rowIndex);
   if (name == "nll_cotangent")
     return vectorTensor(cotangents);
+  if (name == "kl_cotangent")
+    return vectorTensor(divergenceCotangents);
+  if (name == "teacher")
+    return teacherStates;
   fail("{}: the compiled step takes '{}', which nothing gives", runner.name,
        name);
 }
@@ -242,7 +230,9 @@ stem_tensor CompiledStep::output(const stem_entry &entry,
                                  const stem_argument &argument) {
   const std::string key = entry.texts + argument.key;
   if (key.empty())
-    return vectorTensor(losses);
+    return vectorTensor(entry.texts + argument.name == std::string("kl")
+                            ? divergences
+                            : losses);
   float *all = static_cast<float *>(gradients.data());
   for (size_t i = 0; i < parameterList.size(); ++i)
     if (parameterList[i].key == key)
@@ -257,15 +247,27 @@ stem_tensor CompiledStep::output(const stem_entry &entry,
        runner.name, key);
 }
 
+void CompiledStep::setCotangents(const TiledBatch &batch, float scale) {
+  const auto ofTeacher = static_cast<float>(scale * weightOfTeacher);
+  const auto ofLabels = static_cast<float>(scale * (1 - weightOfTeacher));
+  cotangents.clear();
+  divergenceCotangents.clear();
+  for (const int32_t label : batch.labels) {
+    cotangents.push_back(label == kNoLabel ? 0.0f : ofLabels);
+    divergenceCotangents.push_back(label == kNoLabel ? 0.0f : ofTeacher);
+  }
+}
+
 double CompiledStep::call(const stem_entry &entry, const Batch &batch,
                           float scale) {
   TiledBatch tiled = tileBatch(batch, entry.token_tile);
-  prepareScratch(tiled);
+  scratch.prepare(context(), *stepEntry, tiled);
   findRows(tiled);
   losses.assign(tiled.ids.size(), 0.0f);
-  cotangents.clear();
-  for (const int32_t label : tiled.labels)
-    cotangents.push_back(label == kNoLabel ? 0.0f : scale);
+  divergences.assign(teacher ? tiled.ids.size() : 0, 0.0f);
+  setCotangents(tiled, scale);
+  if (teacher)
+    teacherStates = teacher->run(tiled);
   runner.call(entry, tiled.tokens(), static_cast<int64_t>(rowIds.size()),
               [&](const stem_argument &argument) {
                 if (argument.kind == STEM_ARG_PARAM)
@@ -274,10 +276,8 @@ double CompiledStep::call(const stem_entry &entry, const Batch &batch,
                   return output(entry, argument);
                 return input(argument, entry.texts + argument.name, tiled);
               });
-  double sum = 0;
-  for (const float loss : losses)
-    sum += loss;
-  return sum;
+  divergenceSum = sumOf(divergences);
+  return sumOf(losses);
 }
 
 double CompiledStep::run(const Batch &batch, float scale) {

@@ -10,8 +10,10 @@
 
 #include "EngineWeights.h"
 #include "EntryRunner.h"
+#include "ScratchCaches.h"
 #include "TiledBatch.h"
 #include "TrainingStep.h"
+#include "TrainingTeacher.h"
 
 namespace stem {
 
@@ -35,6 +37,8 @@ public:
   RowTable table(size_t table) override;
   double run(const Batch &batch, float scale) override;
   double evaluate(const Batch &batch) override;
+  double teacherWeight() const override { return weightOfTeacher; }
+  double divergence() const override { return divergenceSum; }
   std::span<const float> gradient(size_t parameter) const override;
   Rows tableGradient(size_t table) const override;
 
@@ -47,14 +51,12 @@ private:
 
   void compile(const TrainingStepOptions &options);
   void listGradients();
-  void prepareScratch(const TiledBatch &batch);
-  void makeScratch(int64_t sequences, int64_t positions);
-  stem_kv_options scratchOptions(const stem_argument &argument) const;
   void findRows(const TiledBatch &batch);
   double call(const stem_entry &entry, const Batch &batch, float scale);
   stem_tensor input(const stem_argument &argument, const std::string &name,
                     TiledBatch &batch);
   stem_tensor output(const stem_entry &entry, const stem_argument &argument);
+  void setCotangents(const TiledBatch &batch, float scale);
 
   const Checkpoint &checkpoint;
   EntryRunner runner;
@@ -71,13 +73,17 @@ private:
   int64_t gradientFloats = 0;
   Arena gradients;
 
-  /// Caches that attention works in, by name, for so many sequences of so many
-  /// positions.
-  std::map<std::string, std::unique_ptr<stem_kv_cache, CacheDeleter>> scratch;
-  int64_t scratchSequences = 0, scratchPositions = 0;
+  ScratchCaches scratch;
+
+  const Checkpoint *teacherModel;
+  std::unique_ptr<TrainingTeacher> teacher; ///< null without one
+  double weightOfTeacher;
+  stem_tensor teacherStates = {}; ///< of the batch
 
   std::vector<int32_t> rowIds, rowIndex; ///< of the last batch
   std::vector<float> losses, cotangents;
+  std::vector<float> divergences, divergenceCotangents; ///< from the teacher
+  double divergenceSum = 0;
 };
 
 } // namespace stem

@@ -249,12 +249,11 @@ EngineWeights::EngineWeights(std::span<const stem_entry *const> entries,
   bytesOfTables = offset - bytesOfParameters;
 }
 
-void EngineWeights::loadSlot(const std::string &key, Slot &slot,
-                             const TensorSource &source,
-                             stem_context *context) {
+void EngineWeights::loadSlot(Slot &slot, const TensorSource &source,
+                             const std::string &name, stem_context *context) {
   const stem_argument &argument = slot.argument;
   std::byte *target = static_cast<std::byte *>(memory.data()) + slot.offset;
-  loadParameter(source, key, argument, target, context);
+  loadParameter(source, name, argument, target, context);
   slot.packed = {target, argument.dtype, 0, argument.sizes[0],
                  argument.sizes[1]};
 }
@@ -264,7 +263,7 @@ void EngineWeights::load(const TensorSource &source, stem_context *context,
   memory = Arena(bytesOfParameters + bytesOfTables, "the weights");
   for (auto &[key, slot] : slots)
     if (!without.contains(key.first))
-      loadSlot(key.first, slot, source, context);
+      loadSlot(slot, source, key.first, context);
   for (size_t i = 0; i < tables.size(); ++i) {
     const TensorInfo &info = source.get(tables[i].key);
     const int64_t sizes[] = {tables[i].rows, tables[i].columns};
@@ -273,6 +272,13 @@ void EngineWeights::load(const TensorSource &source, stem_context *context,
               static_cast<std::byte *>(memory.data()) + tableOffsets[i],
               context);
   }
+}
+
+void EngineWeights::loadAs(const std::string &key, const TensorSource &source,
+                           const std::string &name, stem_context *context) {
+  for (auto slot = slots.lower_bound({key, 0});
+       slot != slots.end() && slot->first.first == key; ++slot)
+    loadSlot(slot->second, source, name, context);
 }
 
 void EngineWeights::set(const std::string &key, std::span<const float> values,

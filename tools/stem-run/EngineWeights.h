@@ -51,6 +51,10 @@ public:
   void load(const TensorSource &source, stem_context *context,
             const std::set<std::string> &without = {});
 
+  /// Reads parameter `key` from tensor `name` of another checkpoint.
+  void loadAs(const std::string &key, const TensorSource &source,
+              const std::string &name, stem_context *context);
+
   /// Puts `values`, row-major as in a checkpoint, in place of every form of
   /// parameter `key`.
   void set(const std::string &key, std::span<const float> values,
@@ -81,7 +85,7 @@ private:
   static Key keyOf(const stem_entry &entry, const stem_argument &argument) {
     return {entry.texts + argument.key, argument.packed};
   }
-  void loadSlot(const std::string &key, Slot &slot, const TensorSource &source,
+  void loadSlot(Slot &slot, const TensorSource &source, const std::string &name,
                 stem_context *context);
 
   std::map<Key, Slot> slots;

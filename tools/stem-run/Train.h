@@ -35,6 +35,8 @@ struct TrainArguments {
   std::optional<double> tableRate;
   TrainedPart part = TrainedPart::All;
   std::optional<DType> rowType;
+  std::filesystem::path teacher; ///< empty: labels alone
+  double teacherWeight = 1;      ///< of its divergence; the rest is the labels'
 
   int64_t evalEvery = 0; ///< 0: never
   int64_t evalBatches = 16;

@@ -261,6 +261,37 @@ void addTableOptions(CLI::App &command, TrainArguments &arguments) {
       ->group(group);
 }
 
+/// A share; a UsageError names what is none.
+double parseShare(const std::string &text, std::string_view flag) {
+  constexpr const char *wanted = "a number from 0 to 1";
+  const double value = parseNumber(text, flag, wanted);
+  if (value < 0 || value > 1)
+    throw UsageError(
+        fmt::format("{}={}: give {}", flag, printable(text), wanted));
+  return value;
+}
+
+void addTeacherOptions(CLI::App &command, TrainArguments &arguments) {
+  const std::string group = "Distillation";
+  command
+      .add_option(
+          "--distill", arguments.teacher,
+          "Follow the distribution of this model, a Hugging Face folder "
+          "or GGUF with the same vocabulary")
+      ->type_name("TEACHER")
+      ->group(group);
+  command
+      .add_option_function<std::string>(
+          "--distill-weight",
+          [&](const std::string &text) {
+            arguments.teacherWeight = parseShare(text, "--distill-weight");
+          },
+          "Of the divergence from the teacher; the rest is that of the labels "
+          "(default: 1)")
+      ->type_name("X")
+      ->group(group);
+}
+
 void addRunOptions(CLI::App &command, TrainArguments &arguments) {
   addCount(command, "--steps", arguments.steps, 0,
            "Steps of the run (default: once over the data)");
@@ -305,6 +336,8 @@ void completeArguments(const CLI::App &command, TrainArguments &arguments) {
   if (arguments.evalEvery && data.validation == 0)
     throw UsageError("--eval-every needs documents to validate on; give "
                      "--validation above 0");
+  if (command.count("--distill-weight") && arguments.teacher.empty())
+    throw UsageError("--distill-weight goes with --distill=TEACHER");
   RowOptimizerOptions &rows = arguments.trainer.rows;
   const AdamWOptions own = rows.adamw;
   rows.adamw = arguments.trainer.dense;
@@ -339,6 +372,7 @@ void stem::addTrainCommand(CLI::App &app) {
   addDataOptions(*command, *arguments);
   addOptimizerOptions(*command, *arguments);
   addTableOptions(*command, *arguments);
+  addTeacherOptions(*command, *arguments);
   addCompileOptions(*command, arguments->compile);
   addJsonOption(*command, arguments->json);
   command->callback([arguments, command] {

@@ -103,9 +103,10 @@ std::vector<int32_t> Trainer::touchedIds(std::span<const Batch> batches) const {
   return ids;
 }
 
-/// The sum of the losses; gradients are the step's own of a single batch, else
-/// in the sums.
-double Trainer::accumulate(std::span<const Batch> batches, float scale) {
+/// Adds the losses to `result`; gradients are the step's own of a single batch,
+/// else in the sums.
+void Trainer::accumulate(std::span<const Batch> batches, float scale,
+                         StepResult &result) {
   const bool sums = options.accumulate > 1;
   if (sums) {
     std::vector<int32_t> ids;
@@ -116,9 +117,9 @@ double Trainer::accumulate(std::span<const Batch> batches, float scale) {
     for (const auto &parameter : dense)
       std::fill(parameter->sum.begin(), parameter->sum.end(), 0.0f);
   }
-  double nll = 0;
   for (const Batch &batch : batches) {
-    nll += step.run(batch, scale);
+    result.nll += step.run(batch, scale);
+    result.divergence += step.divergence();
     if (!sums)
       continue;
     for (size_t i = 0; i < dense.size(); ++i)
@@ -128,7 +129,6 @@ double Trainer::accumulate(std::span<const Batch> batches, float scale) {
       tables[i]->sum->add(rows.ids, rows.rows.data());
     }
   }
-  return nll;
 }
 
 std::vector<NamedGradient> Trainer::namedGradients() const {
@@ -211,14 +211,14 @@ StepResult Trainer::update(std::span<const Batch> batches, double learningRate,
   const std::vector<int32_t> ids = touchedIds(batches);
   for (const auto &table : tables)
     table->optimizer->catchUp(ids);
-  result.nll =
-      accumulate(batches, static_cast<float>(1.0 / double(result.labels)));
+  result.teacherWeight = step.teacherWeight();
+  accumulate(batches, static_cast<float>(1.0 / double(result.labels)), result);
   const std::vector<NamedGradient> gradients = namedGradients();
   const GradientNorm norm = globalNorm(step.context(), gradients);
   result.norm = norm.norm;
   if (!norm.fault.empty())
     failNotFinite(norm.fault);
-  if (!std::isfinite(result.nll))
+  if (!std::isfinite(result.loss()))
     failNotFinite(fmt::format("the loss is {}", result.loss()));
   const double scale =
       options.clip > 0 ? clipScale(norm.norm, options.clip) : 1;

@@ -43,12 +43,20 @@ TrainerMemory trainerMemory(const TrainingStep &step,
 
 /// What an optimizer step did.
 struct StepResult {
-  double nll = 0;          ///< summed over the labels, before the update
+  double nll = 0;        ///< summed over the labels, before the update
+  double divergence = 0; ///< from the teacher, likewise
+  double teacherWeight = 0;
   int64_t labels = 0;      ///< 0: nothing was updated
   double norm = 0;         ///< of the gradient, before clipping
   int64_t rowsTouched = 0; ///< in all tables together
 
-  double loss() const { return labels ? nll / double(labels) : 0; }
+  double perLabel(double sum) const {
+    return labels ? sum / double(labels) : 0;
+  }
+  /// What the step makes smaller.
+  double loss() const {
+    return perLabel((1 - teacherWeight) * nll + teacherWeight * divergence);
+  }
 };
 
 /// Weights in f32, what moves them, and the rows of tables, which move in
@@ -95,7 +103,8 @@ private:
   struct Rows;
 
   std::vector<int32_t> touchedIds(std::span<const Batch> batches) const;
-  double accumulate(std::span<const Batch> batches, float scale);
+  void accumulate(std::span<const Batch> batches, float scale,
+                  StepResult &result);
   std::vector<NamedGradient> namedGradients() const;
   [[noreturn]] void failNotFinite(const std::string &fault) const;
   std::string firstBadWeight() const;

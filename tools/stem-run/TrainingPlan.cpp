@@ -34,7 +34,7 @@ static double linearFlopsPerToken(const Checkpoint &checkpoint,
 TrainingPlan::TrainingPlan(const Checkpoint &checkpoint,
                            const TrainingStep &step,
                            const TrainerOptions &options,
-                           const StepShape &shape)
+                           const StepShape &shape, const Checkpoint *teacher)
     : shape(shape) {
   const StepMemory own = step.memory();
   const TrainerMemory outer = trainerMemory(step, options, shape.batchTokens());
@@ -54,6 +54,8 @@ TrainingPlan::TrainingPlan(const Checkpoint &checkpoint,
       {"data", data, ""},
       {"rows aside", outer.rowsAside, "those of a batch, to validate"},
   };
+  if (teacher)
+    parts.push_back({"teacher", own.teacher, "weights and activations"});
   const auto tokens = static_cast<double>(shape.tokens());
   linearFlops = tokens * linearFlopsPerToken(checkpoint, step);
   // The backward pass of both products has two products each.
@@ -61,6 +63,13 @@ TrainingPlan::TrainingPlan(const Checkpoint &checkpoint,
                    stem::attentionFlops(checkpoint.config(), 0,
                                         static_cast<uint64_t>(shape.length)) *
                    static_cast<double>(shape.rows * shape.accumulate);
+  if (!teacher)
+    return;
+  const ModelCost cost = costOf(teacher->weights(), tensorSizes(*teacher));
+  linearFlops += tokens * static_cast<double>(cost.total().flopsPerToken);
+  attentionFlops += stem::attentionFlops(teacher->config(), 0,
+                                         static_cast<uint64_t>(shape.length)) *
+                    static_cast<double>(shape.rows * shape.accumulate);
 }
 
 int64_t TrainingPlan::total() const {

@@ -29,7 +29,8 @@ struct StepShape {
 
 struct TrainingPlan {
   TrainingPlan(const Checkpoint &checkpoint, const TrainingStep &step,
-               const TrainerOptions &options, const StepShape &shape);
+               const TrainerOptions &options, const StepShape &shape,
+               const Checkpoint *teacher = nullptr);
 
   int64_t total() const; ///< INT64_MAX where the sum is beyond it
   /// A line for each category, then the sum and the step.
@@ -47,7 +48,8 @@ struct TrainingPlan {
   std::vector<Part> parts;
   StepShape shape;
   /// Of one optimizer step: linear layers forward, gradients of activations and
-  /// of trained weights; attention. A multiplication and an addition are two.
+  /// of trained weights; attention; a teacher's forward. A multiplication and
+  /// an addition are two.
   double linearFlops = 0;
   double attentionFlops = 0;
 };

@@ -107,6 +107,9 @@ void TrainingPage::headline() {
   if (result.contains("validation_perplexity"))
     table.rows.push_back(
         {"validation perplexity", text("validation_perplexity")});
+  if (result.contains("kl"))
+    table.rows.push_back(
+        {"divergence from the teacher in the last step", text("kl")});
   table.rows.push_back({"tokens per second", text("tokens_per_second")});
   table.rows.push_back(
       {"time", formatSeconds(result["seconds"].get<double>())});
@@ -119,7 +122,9 @@ void TrainingPage::headline() {
 void TrainingPage::curves() {
   page.section("Curves");
   curve("loss", "Loss of each step", "loss");
+  curve("kl", "Divergence from the teacher", "kl");
   curve("validation_perplexity", "Validation perplexity", "perplexity");
+  curve("validation_kl", "Divergence from the teacher in validation", "kl");
   curve("tokens_per_second", "Throughput", "tokens per second");
   curve("rows_touched", "Rows touched in a step, all tables", "rows");
   curve("gradient_norm", "Norm of the gradient", "norm");

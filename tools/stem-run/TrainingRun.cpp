@@ -46,11 +46,24 @@ void TrainingRun::chooseShape() {
   shape = {data.rows, data.length, arguments.trainer.accumulate};
 }
 
+void TrainingRun::openTeacher() {
+  if (arguments.teacher.empty())
+    return;
+  teacher.emplace(openModel(arguments.teacher));
+  const uint64_t positions = teacher->config().maxPositions;
+  if (positions && static_cast<uint64_t>(shape.length) > positions)
+    fail("--distill={}: sequences of length {} are longer than the teacher's "
+         "{} positions (max_position_embeddings); give a smaller --ctx",
+         arguments.teacher.string(), shape.length, positions);
+}
+
 void TrainingRun::makeStep() {
   TrainingStepOptions options;
   options.engine = engineOptions(arguments.compile);
   options.train = arguments.part;
   options.rowType = arguments.rowType;
+  options.teacher = teacher ? &*teacher : nullptr;
+  options.teacherWeight = arguments.teacherWeight;
   options.tokens = shape.batchTokens();
   options.rows = shape.rows;
   {
@@ -59,7 +72,7 @@ void TrainingRun::makeStep() {
   }
   if (!step->report().dtypeNote.empty())
     printNote(step->report().dtypeNote);
-  plan.emplace(checkpoint, *step, arguments.trainer, shape);
+  plan.emplace(checkpoint, *step, arguments.trainer, shape, options.teacher);
   printStderr("{}\n", plan->text());
   plan->requireMemory();
 }
@@ -105,6 +118,9 @@ Json TrainingRun::options() const {
                {"--lr", arguments.learningRate},
                {"--schedule", scheduleName(rate.kind)},
                {"--warmup", rate.warmup}});
+  if (teacher)
+    json.update({{"--distill", teacherFingerprint},
+                 {"--distill-weight", arguments.teacherWeight}});
   if (rate.kind != ScheduleKind::Constant)
     json.update({{"--steps", arguments.steps},
                  {"--final-lr", rate.final},
@@ -234,6 +250,7 @@ void TrainingRun::takeStep() {
   }
   labels += result.labels;
   lastLoss = result.loss();
+  lastDivergence = result.perLabel(result.divergence);
   recordStep(result, rate, stopwatch.seconds());
 }
 
@@ -251,6 +268,10 @@ void TrainingRun::recordStep(const StepResult &result, double rate,
                {"seconds", seconds},
                {"tokens_per_second", speed},
                {"resident_bytes", memoryStatus().resident}};
+  if (teacher) {
+    line["nll"] = result.perLabel(result.nll);
+    line["kl"] = lastDivergence;
+  }
   if (result.labels == 0)
     line["skipped"] = true;
   metrics->add(line);
@@ -264,9 +285,12 @@ void TrainingRun::printStep(const Json &line, double tokensPerSecond) {
   if (done != arguments.steps && now - lastPrinted < (isTerminal ? 0.2 : 5.0))
     return;
   lastPrinted = now;
-  printStderr("{}step {}/{}  loss {:.4f}  lr {:.3g}  {:.0f} tokens/s  rows {}  "
-              "{}{}",
-              isTerminal ? "\r\033[K" : "", done, arguments.steps, lastLoss,
+  std::string losses = fmt::format("loss {:.4f}", lastLoss);
+  if (teacher)
+    losses += fmt::format(" (nll {:.4f}, kl {:.4f})", line["nll"].get<double>(),
+                          lastDivergence);
+  printStderr("{}step {}/{}  {}  lr {:.3g}  {:.0f} tokens/s  rows {}  {}{}",
+              isTerminal ? "\r\033[K" : "", done, arguments.steps, losses,
               line["lr"].get<double>(), tokensPerSecond,
               line["rows_touched"].get<int64_t>(),
               formatBytes(line["resident_bytes"].get<double>()),
@@ -282,7 +306,7 @@ void TrainingRun::endLine() {
 }
 
 void TrainingRun::validate() {
-  double nll = 0;
+  double nll = 0, divergence = 0;
   int64_t count = 0;
   Batch batch;
   const int64_t most =
@@ -290,19 +314,26 @@ void TrainingRun::validate() {
   for (int64_t i = 0; i < most; ++i) {
     data->readValidation(i, batch);
     nll += trainer->evaluate(batch);
+    divergence += step->divergence();
     count += batch.labelCount;
   }
   if (count == 0)
     return;
   validationLoss = nll / static_cast<double>(count);
-  metrics->add(
-      {{"step", done},
-       {"validation_loss", finiteOrNull(*validationLoss)},
-       {"validation_perplexity", finiteOrNull(std::exp(*validationLoss))},
-       {"validation_labels", count}});
+  Json line = {
+      {"step", done},
+      {"validation_loss", finiteOrNull(*validationLoss)},
+      {"validation_perplexity", finiteOrNull(std::exp(*validationLoss))},
+      {"validation_labels", count}};
+  if (teacher) {
+    validationDivergence = divergence / static_cast<double>(count);
+    line["validation_kl"] = finiteOrNull(*validationDivergence);
+  }
+  metrics->add(line);
   endLine();
-  printStderr("step {}: validation loss {:.4f}, perplexity {:.4f}\n", done,
-              *validationLoss, std::exp(*validationLoss));
+  printStderr("step {}: validation loss {:.4f}, perplexity {:.4f}{}\n", done,
+              *validationLoss, std::exp(*validationLoss),
+              teacher ? fmt::format(", kl {:.4f}", *validationDivergence) : "");
 }
 
 void TrainingRun::save() {
@@ -338,6 +369,8 @@ Json TrainingRun::provenance() const {
                {"source", fs::absolute(arguments.model).string()},
                {"steps", done},
                {"tokens", done * shape.tokens()}};
+  if (teacher)
+    json["teacher"] = fs::absolute(arguments.teacher).string();
   json["options"] = options();
   return json;
 }
@@ -352,12 +385,17 @@ Json TrainingRun::result() const {
                {"tokens", done * shape.tokens()},
                {"labels", labels},
                {"loss", lastLoss}});
+  if (teacher)
+    json.update(
+        {{"teacher", arguments.teacher.string()}, {"kl", lastDivergence}});
   if (finalLoss)
     json["final_loss"] = finiteOrNull(*finalLoss);
   if (validationLoss) {
     json["validation_loss"] = finiteOrNull(*validationLoss);
     json["validation_perplexity"] = finiteOrNull(std::exp(*validationLoss));
   }
+  if (validationDivergence)
+    json["validation_kl"] = finiteOrNull(*validationDivergence);
   json.update(
       {{"tokens_per_second",
         stepSeconds > 0 ? Json(static_cast<double>(stepTokens) / stepSeconds)
@@ -375,13 +413,22 @@ Json TrainingRun::result() const {
   return json;
 }
 
+/// What the steps make smaller, per label.
+double TrainingRun::evaluateGiven(const Batch &batch) {
+  StepResult result;
+  result.nll = trainer->evaluate(batch);
+  result.divergence = step->divergence();
+  result.teacherWeight = step->teacherWeight();
+  result.labels = batch.labelCount;
+  return result.loss();
+}
+
 void TrainingRun::finish() {
   if (!arguments.data.batchIds.empty()) {
     Batch batch;
     data->next(batch);
     if (!batch.ignoresAll())
-      finalLoss =
-          trainer->evaluate(batch) / static_cast<double>(batch.labelCount);
+      finalLoss = evaluateGiven(batch);
   }
   model->write(*trainer, provenance());
   const Json json = result();
@@ -399,9 +446,12 @@ void TrainingRun::finish() {
 
 void TrainingRun::run() {
   chooseShape();
+  openTeacher();
   makeStep();
   openData();
   fingerprint = modelFingerprint(checkpoint);
+  if (teacher)
+    teacherFingerprint = modelFingerprint(*teacher);
   makeSchedule();
   step->load();
   trainer = std::make_unique<Trainer>(checkpoint, *step, arguments.trainer);

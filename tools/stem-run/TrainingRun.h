@@ -32,6 +32,7 @@ public:
 private:
   // Before the first step.
   void chooseShape();
+  void openTeacher();
   void makeStep();
   void openData();
   void makeSchedule();
@@ -51,6 +52,7 @@ private:
   void finish();
   Json result() const;
   Json provenance() const;
+  double evaluateGiven(const Batch &batch);
 
   /// What changes the bits of a run, by the name of its option.
   Json options() const;
@@ -61,6 +63,8 @@ private:
   RunFolder folder;
   Checkpoint checkpoint;
   std::string fingerprint; ///< of the model
+  std::optional<Checkpoint> teacher;
+  std::string teacherFingerprint;
   StepShape shape;
   std::unique_ptr<TrainingStep> step;
   std::optional<TrainingPlan> plan;
@@ -76,8 +80,9 @@ private:
   int64_t skipped = 0; ///< steps without a label
   int64_t labels = 0;
   double lastLoss = 0;
+  double lastDivergence = 0;       ///< from the teacher, per label
   std::optional<double> finalLoss; ///< of --batch-ids, after the last step
-  std::optional<double> validationLoss;
+  std::optional<double> validationLoss, validationDivergence;
   double stepSeconds = 0; ///< of the steps of this process, without the rest
   int64_t stepTokens = 0;
   double secondsBefore = 0; ///< of the processes before

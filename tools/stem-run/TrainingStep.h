@@ -41,8 +41,11 @@ struct TrainingStepOptions {
   /// Of the live rows, F32 or BF16; default: the table's own, F32 where that is
   /// neither.
   std::optional<DType> rowType;
-  int64_t tokens = 0; ///< places of the largest batch
-  int64_t rows = 1;   ///< sequences of the largest batch
+  /// What to distil from; it outlives the step.
+  const Checkpoint *teacher = nullptr;
+  double teacherWeight = 1; ///< of the divergence; that of labels is the rest
+  int64_t tokens = 0;       ///< places of the largest batch
+  int64_t rows = 1;         ///< sequences of the largest batch
 };
 
 /// What the live rows of a table are in.
@@ -54,6 +57,7 @@ struct StepMemory {
   int64_t tables = 0;      ///< the live rows
   int64_t activations = 0; ///< the arena of a step
   int64_t gradients = 0;
+  int64_t teacher = 0; ///< weights and activations; its head is in `weights`
 };
 
 /// Forward and backward of one batch or micro-batch, compiled.
@@ -104,6 +108,13 @@ public:
   virtual double run(const Batch &batch, float scale) = 0;
   /// The sum of the losses alone; gradients stay.
   virtual double evaluate(const Batch &batch) = 0;
+
+  /// With a teacher gradients are those of ((1 - w) sum + w divergence) · scale
+  /// with w the teacher's weight, 0 without one.
+  virtual double teacherWeight() const { return 0; }
+  /// The sum of the divergences from the teacher at all labels of the last run
+  /// or evaluation.
+  virtual double divergence() const { return 0; }
 
   virtual std::span<const float> gradient(size_t parameter) const = 0;
   virtual Rows tableGradient(size_t table) const = 0;

@@ -14,14 +14,23 @@
 #include "mlir/IR/OwningOpRef.h"
 
 #include <functional>
+#include <optional>
+#include <string>
 
 namespace stem {
 
 /// Which functions the module has.
-enum class GraphEntries { Inference, Training };
+enum class GraphEntries { Inference, Training, Hidden };
 
 /// Tokens of one tile of prefill and scoring, where nothing else is asked for.
 inline constexpr int64_t kTokenTile = 64;
+
+/// A model whose distribution a loss compares with. Its vocabulary is the
+/// model's own.
+struct GraphTeacher {
+  int64_t hiddenSize = 0;
+  std::string headKey; ///< of the parameter [V, hiddenSize]
+};
 
 struct GraphOptions {
   GraphEntries entries = GraphEntries::Inference;
@@ -33,6 +42,8 @@ struct GraphOptions {
   /// The element type of a table's rows, F32 or BF16, where it is not the
   /// checkpoint's; empty: the checkpoint's.
   std::function<DType(const TensorInfo &)> tableType = {};
+  /// Of the loss for training.
+  std::optional<GraphTeacher> teacher = {};
 };
 
 /// The model as a module in the graph phase. Layers of one kind are one private
@@ -48,10 +59,20 @@ struct GraphOptions {
 ///
 ///   loss: (ids, positions, sequences, labels : T x i32, nll : T x f32) -> nll
 ///
+/// and with a teacher, whose states after its final norm are D wide and of the
+/// compute type:
+///
+///   loss: (ids, positions, sequences, labels : T x i32, teacher : T x D, nll,
+///     kl : T x f32) -> nll, kl
+///
+/// Hidden is what gives such states, without a cache too:
+///
+///   hidden: (ids, positions, sequences : T x i32, hidden : T x D) -> hidden
+///
 /// prefill and score run token tiles: T is a multiple of `tokenTile` and a tile
 /// holds consecutive positions of one sequence, its padding marked by sequence
-/// -1. decode and loss take any T. Throws an Error for a checkpoint that the
-/// graph cannot express.
+/// -1. decode, loss and hidden take any T. Throws an Error for a checkpoint
+/// that the graph cannot express.
 mlir::OwningOpRef<mlir::ModuleOp> buildModelGraph(mlir::MLIRContext &context,
                                                   const ModelConfig &config,
                                                   const ModelWeights &weights,

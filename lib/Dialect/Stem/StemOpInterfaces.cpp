@@ -110,6 +110,9 @@ bool RotaryAnglesOp::isTokenOperand(unsigned index) { return true; }
 bool RopeOp::isTokenOperand(unsigned index) { return true; }
 bool DenseFFNOp::isTokenOperand(unsigned index) { return index == 0; }
 bool CrossEntropyOp::isTokenOperand(unsigned index) { return index != 1; }
+bool DistillationOp::isTokenOperand(unsigned index) {
+  return !isOneOf(*this, index, {&getHeadMutable(), &getTeacherHeadMutable()});
+}
 bool LookupOp::isTokenOperand(unsigned index) { return index == 1; }
 bool MapIdsOp::isTokenOperand(unsigned index) { return index == 0; }
 bool GatedFFNOp::isTokenOperand(unsigned index) {
@@ -280,6 +283,12 @@ OpCost DenseFFNOp::getCost(int64_t tokens) {
 OpCost CrossEntropyOp::getCost(int64_t tokens) {
   int64_t vocabulary = getWeightShape(getHead().getType()).outputs;
   return matrixCost(*this, getX(), {getHead()}, Count(2) * vocabulary, tokens);
+}
+
+OpCost DistillationOp::getCost(int64_t tokens) {
+  int64_t vocabulary = getWeightShape(getHead().getType()).outputs;
+  return matrixCost(*this, getX(), {getHead(), getTeacherHead()},
+                    Count(6) * vocabulary, tokens);
 }
 
 OpCost LookupOp::getCost(int64_t tokens) {
@@ -486,4 +495,19 @@ OpCost CrossEntropyVjpOp::getCost(int64_t tokens) {
 OpCost CrossEntropyStepOp::getCost(int64_t tokens) {
   return ffnVjpCost(*this, getX(), {getHead()}, {getHead()},
                     getWeightShape(getHead().getType()).outputs, tokens);
+}
+
+/// The teacher's product is there once.
+template <typename Op>
+static OpCost distillationVjpCost(Op op, int64_t tokens) {
+  return ffnVjpCost(op, op.getX(), {op.getHead()},
+                    {op.getHead(), op.getTeacherHead()},
+                    getWeightShape(op.getHead().getType()).outputs, tokens);
+}
+
+OpCost DistillationVjpOp::getCost(int64_t tokens) {
+  return distillationVjpCost(*this, tokens);
+}
+OpCost DistillationStepOp::getCost(int64_t tokens) {
+  return distillationVjpCost(*this, tokens);
 }

@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// One rule an op. Every op here has one result, so cotangents[0] is there. What
-// a rule computes stands in the description of the op that it builds.
+// One rule an op. Where it has one result, cotangents[0] is there. What a rule
+// computes stands in the description of the op that it builds.
 //
 //===----------------------------------------------------------------------===//
 
@@ -190,6 +190,21 @@ LogicalResult CrossEntropyOp::buildVjp(OpBuilder &b, Cotangents cotangents,
   auto vjp = CrossEntropyVjpOp::create(b, getLoc(), cotangentType(getX()),
                                        cotangentType(getHead()), getX(),
                                        getHead(), getLabels(), cotangents[0]);
+  at(adjoints, getXMutable()) = vjp.getDx();
+  at(adjoints, getHeadMutable()) = vjp.getDhead();
+  return success();
+}
+
+bool DistillationOp::isDataOperand(unsigned index) { return index > 1; }
+LogicalResult DistillationOp::buildVjp(OpBuilder &b, Cotangents cotangents,
+                                       Adjoints adjoints) {
+  if (!cotangents[0] || !cotangents[1])
+    return emitOpError("has no derivative of one result alone: return both, "
+                       "and let a cotangent be zero");
+  auto vjp = DistillationVjpOp::create(
+      b, getLoc(), cotangentType(getX()), cotangentType(getHead()), getX(),
+      getHead(), getLabels(), getTeacher(), getTeacherHead(), cotangents[0],
+      cotangents[1]);
   at(adjoints, getXMutable()) = vjp.getDx();
   at(adjoints, getHeadMutable()) = vjp.getDhead();
   return success();

@@ -12,6 +12,8 @@
 
 #include "InterpretedStep.h"
 
+#include "TrainingTeacher.h"
+
 #include "stem/Dialect/Stem/StemDialect.h"
 #include "stem/Graph/ModelGraph.h"
 #include "stem/Reference/Interpreter.h"
@@ -54,6 +56,13 @@ int64_t bytesOf(DType type, int64_t elements) {
       dtypeBytes(type, static_cast<uint64_t>(elements)).value());
 }
 
+double sumOf(const ReferenceValue &losses) {
+  double sum = 0;
+  for (const double loss : losses.tensor->values)
+    sum += loss;
+  return sum;
+}
+
 class InterpretedStep : public TrainingStep {
 public:
   InterpretedStep(const Checkpoint &checkpoint,
@@ -71,6 +80,8 @@ public:
   RowTable table(size_t table) override;
   double run(const Batch &batch, float scale) override;
   double evaluate(const Batch &batch) override;
+  double teacherWeight() const override { return teacher ? weight : 0; }
+  double divergence() const override { return divergenceSum; }
   std::span<const float> gradient(size_t parameter) const override {
     return gradients[parameter];
   }
@@ -82,11 +93,15 @@ private:
   using Values = llvm::SmallVector<ReferenceValue>;
 
   void buildModule(const TrainingStepOptions &options);
+  void buildTeacher();
   void listTrained(const std::set<std::string> &keys,
                    const TrainingStepOptions &options);
-  ReferenceTensor read(const TensorInfo &tensor) const;
+  ReferenceTensor read(const Checkpoint &from, const std::string &name) const;
+  ReferenceTensor readRounded(const Checkpoint &from,
+                              const std::string &name) const;
   double rounded(float value) const;
   void passTables();
+  ReferenceValue teacherStates(const Batch &batch);
   Values call(const char *function, const Batch &batch, double scale);
   void keepGradients(const Values &results);
   template <typename T>
@@ -98,6 +113,11 @@ private:
   mlir::MLIRContext mlirContext;
   mlir::OwningOpRef<mlir::ModuleOp> module;
   std::unique_ptr<Interpreter> interpreter;
+  const Checkpoint *teacher;
+  double weight;
+  mlir::OwningOpRef<mlir::ModuleOp> teacherModule;
+  std::unique_ptr<Interpreter> teacherInterpreter;
+  double divergenceSum = 0;
   int64_t tokens;
   std::vector<Parameter> parameterList;
   std::vector<Table> tableList;
@@ -111,6 +131,7 @@ InterpretedStep::InterpretedStep(const Checkpoint &checkpoint,
     : checkpoint(checkpoint),
       runtime(createContext(options.engine.threads, options.engine.maxIsa)),
       mlirContext(mlir::MLIRContext::Threading::DISABLED),
+      teacher(options.teacher), weight(options.teacherWeight),
       tokens(options.tokens) {
   const stem_isa isa = stem_context_isa(runtime.get());
   const ComputeType type =
@@ -120,12 +141,25 @@ InterpretedStep::InterpretedStep(const Checkpoint &checkpoint,
   engineReport.threads = stem_context_threads(runtime.get());
   engineReport.isa = isaName(isa);
   buildModule(options);
+  if (teacher)
+    buildTeacher();
+}
+
+void InterpretedStep::buildTeacher() {
+  GraphOptions graph;
+  graph.entries = GraphEntries::Hidden;
+  graph.compute = engineReport.dtype;
+  teacherModule =
+      buildModelGraph(mlirContext, teacher->config(), teacher->weights(),
+                      teacher->tensors(), graph);
 }
 
 void InterpretedStep::buildModule(const TrainingStepOptions &options) {
   GraphOptions graph;
   graph.entries = GraphEntries::Training;
   graph.compute = engineReport.dtype;
+  if (teacher)
+    graph.teacher = TrainingTeacher::graph(*teacher);
   module = buildModelGraph(mlirContext, checkpoint.config(),
                            checkpoint.weights(), checkpoint.tensors(), graph);
   const std::set<std::string> keys = trainedKeys(checkpoint, options.train);
@@ -177,9 +211,11 @@ StepMemory InterpretedStep::memory() const {
   return memory;
 }
 
-ReferenceTensor InterpretedStep::read(const TensorInfo &tensor) const {
+ReferenceTensor InterpretedStep::read(const Checkpoint &from,
+                                      const std::string &name) const {
+  const TensorInfo &tensor = from.tensors().get(name);
   std::vector<float> values(tensor.elements());
-  checkpoint.tensors().readF32(tensor.name, 0, tensor.rows(), values.data());
+  from.tensors().readF32(tensor.name, 0, tensor.rows(), values.data());
   ReferenceTensor result;
   for (const int64_t size : shapeOf(tensor))
     result.shape.push_back(size);
@@ -187,11 +223,29 @@ ReferenceTensor InterpretedStep::read(const TensorInfo &tensor) const {
   return result;
 }
 
+/// As compiled code holds it: norms and biases stay f32.
+ReferenceTensor InterpretedStep::readRounded(const Checkpoint &from,
+                                             const std::string &name) const {
+  ReferenceTensor tensor = read(from, name);
+  if (tensor.shape.size() > 1)
+    for (double &value : tensor.values)
+      value = rounded(static_cast<float>(value));
+  return tensor;
+}
+
 void InterpretedStep::load() {
   interpreter = std::make_unique<Interpreter>(
       *module, InterpreterOptions{.maxSteps = INT64_MAX / 2});
   for (const std::string &name : checkpoint.weights().names())
-    interpreter->setParameter(name, read(checkpoint.tensors().get(name)));
+    interpreter->setParameter(name, read(checkpoint, name));
+  if (teacher) {
+    teacherInterpreter = std::make_unique<Interpreter>(
+        *teacherModule, InterpreterOptions{.maxSteps = INT64_MAX / 2});
+    for (const std::string &name : teacher->weights().names())
+      teacherInterpreter->setParameter(name, readRounded(*teacher, name));
+    interpreter->setParameter(TrainingTeacher::graph(*teacher).headKey,
+                              readRounded(*teacher, teacher->weights().head));
+  }
   for (const Table &table : tableList) {
     Arena &rows =
         liveRows.emplace_back(bytesOf(table.dtype, table.rows * table.columns),
@@ -240,6 +294,19 @@ void InterpretedStep::passTables() {
   }
 }
 
+ReferenceValue InterpretedStep::teacherStates(const Batch &batch) {
+  auto function = teacherModule->lookupSymbol<mlir::func::FuncOp>("hidden");
+  const auto width = static_cast<int64_t>(teacher->config().hiddenSize);
+  ReferenceTensor states = filled(batch.places() * width, 0);
+  states.shape = {batch.places(), width};
+  auto results = teacherInterpreter->run(
+      function, Values{vectorOf(batch.ids), vectorOf(batch.positions),
+                       vectorOf(batch.sequences), std::move(states)});
+  if (mlir::failed(results))
+    fail("the interpreter could not run the teacher");
+  return results->front();
+}
+
 InterpretedStep::Values
 InterpretedStep::call(const char *name, const Batch &batch, double scale) {
   passTables();
@@ -248,21 +315,23 @@ InterpretedStep::call(const char *name, const Batch &batch, double scale) {
     fail("the graph has no function '{}'", name);
   const int64_t count = batch.places();
   Values arguments = {vectorOf(batch.ids), vectorOf(batch.positions),
-                      vectorOf(batch.sequences), vectorOf(batch.labels),
-                      filled(count, 0)};
-  if (function.getNumArguments() > arguments.size())
-    arguments.push_back(filled(count, scale)); // the cotangent of the losses
+                      vectorOf(batch.sequences), vectorOf(batch.labels)};
+  if (teacher)
+    arguments.push_back(teacherStates(batch));
+  for (int output = 0; output < (teacher ? 2 : 1); ++output)
+    arguments.push_back(filled(count, 0));
+  if (function.getNumArguments() > arguments.size()) {
+    // The cotangents of the losses.
+    arguments.push_back(filled(count, scale * (1 - teacherWeight())));
+    if (teacher)
+      arguments.push_back(filled(count, scale * weight));
+  }
   auto results = interpreter->run(function, arguments);
   if (mlir::failed(results))
     fail("the interpreter could not run '{}'", name);
+  if (teacher)
+    divergenceSum = sumOf((*results)[1]);
   return std::move(*results);
-}
-
-double sumOf(const ReferenceValue &losses) {
-  double sum = 0;
-  for (const double loss : losses.tensor->values)
-    sum += loss;
-  return sum;
 }
 
 double InterpretedStep::run(const Batch &batch, float scale) {

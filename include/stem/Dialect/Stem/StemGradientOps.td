@@ -229,6 +229,30 @@ def Stem_CrossEntropyVjpOp : Stem_GradientOp<"cross_entropy_vjp"> {
   }];
 }
 
+def Stem_DistillationVjpOp : Stem_GradientOp<"distillation_vjp"> {
+  let summary = "VJP of stem.distillation";
+  let description = [{
+    The logits' cotangent is `nll_cotangent[t] (p - onehot(labels[t])) +
+    kl_cotangent[t] (p - q)`, zero where the label is -100; `dx` and `dhead`
+    follow.
+    Constraints: C1 the columns of `x` equal the inputs of `head`; C2 those of
+    `teacher` the inputs of `teacher_head`; C3 `teacher` has the rows of `x`,
+    and `labels` and the cotangents have `T` elements; C4 both heads have as
+    many outputs; C5 each result has the shape of its value.
+  }];
+  let arguments = (ins Stem_FloatMatrix:$x, Stem_Weight:$head,
+                       Stem_IdVector:$labels, Stem_FloatMatrix:$teacher,
+                       Stem_Weight:$teacher_head,
+                       Stem_FloatVector:$nll_cotangent,
+                       Stem_FloatVector:$kl_cotangent);
+  let results = (outs Stem_FloatMatrix:$dx, Stem_FloatMatrix:$dhead);
+  let assemblyFormat = [{
+    $x `,` $head `,` $labels `from` $teacher `,` $teacher_head `by`
+    $nll_cotangent `,` $kl_cotangent attr-dict `:`
+    functional-type(operands, results)
+  }];
+}
+
 def Stem_EmbeddingVjpOp : Stem_GradientOp<"embedding_vjp"> {
   let summary = "VJP of stem.embedding";
   let description = [{

@@ -90,4 +90,33 @@ def Stem_CrossEntropyStepOp : Stem_GradientOp<"cross_entropy_step"> {
   }];
 }
 
+def Stem_DistillationStepOp : Stem_GradientOp<"distillation_step"> {
+  let summary = "Losses against labels and a teacher, and the head's gradients";
+  let description = [{
+    `nll` and `kl` of `stem.distillation`, `dx` and `dhead` of its VJP, as
+    `stem.cross_entropy_step` has them. The teacher's logits are there for a
+    tile of tokens at a time.
+
+    Constraints: C1 the columns of `x` equal the inputs of `head`; C2 those of
+    `teacher` the inputs of `teacher_head`; C3 `teacher` has the rows of `x`,
+    and `labels`, the cotangents, `nll` and `kl` have `T` elements; C4 both
+    heads have as many outputs; C5 `dx` and `dhead` have the shape of their
+    values; C6 `transposed` has the outputs of `head` as inputs, and its inputs
+    as outputs.
+  }];
+  let arguments = (ins Stem_FloatMatrix:$x, Stem_Weight:$head,
+                       Stem_IdVector:$labels, Stem_FloatMatrix:$teacher,
+                       Stem_Weight:$teacher_head,
+                       Stem_FloatVector:$nll_cotangent,
+                       Stem_FloatVector:$kl_cotangent,
+                       Optional<Stem_Weight>:$transposed);
+  let results = (outs Stem_FloatVector:$nll, Stem_FloatVector:$kl,
+                      Stem_FloatMatrix:$dx, Stem_FloatMatrix:$dhead);
+  let assemblyFormat = [{
+    $x `,` $head `,` $labels `from` $teacher `,` $teacher_head `by`
+    $nll_cotangent `,` $kl_cotangent (`transposed` $transposed^)? attr-dict `:`
+    functional-type(operands, results)
+  }];
+}
+
 #endif // STEM_DIALECT_STEM_STEP_OPS_TD

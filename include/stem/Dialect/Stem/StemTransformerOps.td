@@ -227,4 +227,30 @@ def Stem_CrossEntropyOp : Stem_PureTokenwiseOp<"cross_entropy", [Stem_Differenti
   }];
 }
 
+def Stem_DistillationOp
+    : Stem_PureTokenwiseOp<"distillation", [Stem_DifferentiableWithData]> {
+  let summary = "Losses of a linear head against labels and a teacher";
+  let description = [{
+    `nll` of `stem.cross_entropy`, and the divergence from the teacher's
+    distribution `kl[t] = sum_v q[v] (log q[v] - log p[v])` with `p =
+    softmax(x[t] head^T)` and `q = softmax(teacher[t] teacher_head^T)`, both in
+    f32. Both are 0 where the label is -100. The teacher is data: it has no
+    derivative. None of the `T x V` logits exist whole.
+
+    Constraints: C1 the columns of `x` equal the inputs of `head`; C2 those of
+    `teacher` the inputs of `teacher_head`; C3 `teacher` has the rows of `x`,
+    and `labels`, `nll` and `kl` have `T` elements; C4 both heads have as many
+    outputs.
+  }];
+  let arguments = (ins Stem_FloatMatrix:$x,
+                       AnyTypeOf<[Stem_FloatMatrix, Stem_PackedType]>:$head,
+                       Stem_IdVector:$labels, Stem_FloatMatrix:$teacher,
+                       AnyTypeOf<[Stem_FloatMatrix, Stem_PackedType]>:$teacher_head);
+  let results = (outs Stem_FloatVector:$nll, Stem_FloatVector:$kl);
+  let assemblyFormat = [{
+    $x `,` $head `,` $labels `from` $teacher `,` $teacher_head attr-dict `:`
+    functional-type(operands, results)
+  }];
+}
+
 #endif // STEM_DIALECT_STEM_TRANSFORMER_OPS_TD
