@@ -647,11 +647,10 @@ TEST(RowFit, Messages) {
   }
   std::vector<int32_t> index = {0, 1};
   std::vector<uint8_t> counted = {1};
-  expectContains(errorOf([&] {
-                   fit.apply({index, out.data(), out.data(), counted}, {});
-                 }),
-                 "layer 3: 2 positions with 1 flags that say which were "
-                 "counted");
+  expectContains(
+      errorOf([&] { fit.apply({index, out.data(), out.data(), counted}, {}); }),
+      "layer 3: 2 positions with 1 flags that say which were "
+      "counted");
   expectContains(
       errorOf([&] { fit.apply({.index = index}, {.gated = out.data()}); }),
       "layer 3: what is wanted of the rows needs the gate of 2 positions");

@@ -141,7 +141,9 @@ TEST(Signals, endTheProcessAgainAfterwards) {
   const TemporaryFolder errors;
   const int status = statusOf(errors / "errors", [&] {
     cleanUpOnSignals();
-    { const StopOnSignal stop; }
+    {
+      const StopOnSignal stop;
+    }
     raiseAndWait(SIGINT);
   });
   EXPECT_EQ(WEXITSTATUS(status), 128 + SIGINT);
