@@ -153,6 +153,19 @@ TEST_F(AutodiffTest, CrossEntropyWithAnIgnoredLabel) {
       4, {{6, -100, 0, 2}});
 }
 
+TEST_F(AutodiffTest, DistillationTakesTheTeacherAsData) {
+  check(
+      R"(stem.param @teacher = "teacher" : tensor<4x5xf32> {stem.frozen}
+  stem.param @teacher_head = "teacher_head" : tensor<7x5xf32> {stem.frozen}
+  func.func @f(%x: tensor<4x3xf32>, %h: tensor<7x3xf32>, %l: tensor<4xi32>) -> (tensor<4xf32>, tensor<4xf32>) {
+    %y = stem.param_load @teacher : tensor<4x5xf32>
+    %g = stem.param_load @teacher_head : !stem.packed<5x7xf32>
+    %0:2 = stem.distillation %x, %h, %l from %y, %g : (tensor<4x3xf32>, tensor<7x3xf32>, tensor<4xi32>, tensor<4x5xf32>, !stem.packed<5x7xf32>) -> (tensor<4xf32>, tensor<4xf32>)
+    return %0#0, %0#1 : tensor<4xf32>, tensor<4xf32>
+  })",
+      4, {{6, -100, 0, 2}});
+}
+
 //===----------------------------------------------------------------------===//
 // Tables
 //===----------------------------------------------------------------------===//
