@@ -412,7 +412,7 @@ class BadInputTest(ModelTest):
     def test_usage(self):
         for parts, command in [
                 (["subcommand"], []),
-                (["\"train\" is no command"], ["train"]),
+                (["\"serve\" is no command"], ["serve"]),
                 (["OUT is required"], ["import", "a"]),
                 (["--init=xavier: name the layers"],
                  ["convert", "a", "b", "--init=xavier"]),

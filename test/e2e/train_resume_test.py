@@ -185,7 +185,8 @@ class TrainResumeTest(TrainingTest):
             unfinished += any(name.startswith(".step-")
                               for name in os.listdir(training))
             steps = checkpoints(out)
-            self.assertIn(len(steps), (1, 2))
+            # More than one where the end came before old ones were removed.
+            self.assertGreaterEqual(len(steps), 1)
             for name in steps:
                 self.assertTrue(is_complete(os.path.join(training, name)))
             step = int(steps[-1][len("step-"):])

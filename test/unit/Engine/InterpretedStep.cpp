@@ -29,7 +29,6 @@
 #include <cstring>
 
 using namespace stem;
-using mlir::succeeded;
 
 namespace {
 

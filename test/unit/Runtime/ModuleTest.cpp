@@ -96,9 +96,9 @@ TEST(Module, SaysWhatIsWrong) {
                  "open: No such file or directory");
   expectContains(loadError(modulePath("OtherAbi")),
                  "is of another version of Stem: it does not speak ABI "
-                 "version 2; compile it again");
+                 "version 3; compile it again");
   expectContains(loadError(modulePath("OtherSize")),
-                 "has ABI version 2 and a description of 8 bytes");
+                 "has ABI version 3 and a description of 8 bytes");
   expectContains(loadError(modulePath("OtherIsa"), STEM_ISA_AVX2),
                  "needs avx512bf16 but this context has avx2; compile it for "
                  "this machine");
