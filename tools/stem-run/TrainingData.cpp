@@ -42,6 +42,9 @@ public:
   int64_t batchesPerEpoch() const override { return 1; }
   int64_t validationBatches() const override { return 0; }
   void readValidation(int64_t, Batch &) const override {}
+  BatchBound bound(int64_t tile) const override {
+    return boundOfRows(batch.rows, batch.length, tile);
+  }
 
   Json identity() const override {
     Sha256 hash;
@@ -104,6 +107,17 @@ public:
     validation->read(rows, batch);
   }
 
+  BatchBound bound(int64_t tile) const override {
+    BatchBound most = boundOf(training, tile);
+    if (validation) {
+      const BatchBound other = boundOf(*validation, tile);
+      most = {std::max(most.tokens, other.tokens),
+              std::max(most.sequences, other.sequences),
+              std::max(most.longest, other.longest)};
+    }
+    return most;
+  }
+
   Json identity() const override {
     return {{"data_sha256", shard.contentSha256()},
             {"sequences", options.rows},
@@ -124,6 +138,14 @@ public:
   }
 
 private:
+  BatchBound boundOf(const Sequences &sequences, int64_t tile) const {
+    const Sequences::RowBound row =
+        sequences.boundOfRow(static_cast<uint64_t>(tile));
+    return {options.rows * static_cast<int64_t>(row.tokens),
+            options.rows * static_cast<int64_t>(row.documents),
+            static_cast<int64_t>(row.longest)};
+  }
+
   static SequenceOptions sequenceOptions(const TrainingDataOptions &options,
                                          uint64_t maxPositions) {
     return {.length = static_cast<uint64_t>(options.length),

@@ -9,6 +9,7 @@
 #define STEM_TOOLS_STEM_RUN_TRAININGDATA_H
 
 #include "Json.h"
+#include "TiledBatch.h"
 #include "stem/Data/Batch.h"
 #include "stem/Data/SequenceOrder.h"
 #include "stem/Model/Checkpoint.h"
@@ -50,6 +51,9 @@ public:
 
   virtual int64_t validationBatches() const = 0;
   virtual void readValidation(int64_t index, Batch &batch) const = 0;
+
+  /// The most that a batch has, its sequences in tiles of so many tokens.
+  virtual BatchBound bound(int64_t tile) const = 0;
 
   /// What a run that is resumed must find unchanged.
   virtual Json identity() const = 0;

@@ -72,7 +72,12 @@ void TrainingRun::makeStep() {
   }
   if (!step->report().dtypeNote.empty())
     printNote(step->report().dtypeNote);
-  plan.emplace(checkpoint, *step, arguments.trainer, shape, options.teacher);
+  makePlan(boundOfRows(shape.rows, shape.length, step->tokenTile()));
+}
+
+void TrainingRun::makePlan(const BatchBound &bound) {
+  plan.emplace(checkpoint, *step, arguments.trainer, shape, bound,
+               teacher ? &*teacher : nullptr);
   printStderr("{}\n", plan->text());
   plan->requireMemory();
 }
@@ -83,6 +88,12 @@ void TrainingRun::openData() {
     options.shard = folder.training() / "tokens.safetensors";
   data = openTrainingData(checkpoint, options, step->context());
   printStderr("{}\n", data->description());
+  const BatchBound bound = data->bound(step->tokenTile());
+  if (bound.sequences > shape.rows) {
+    printStderr("each document begins a tile of {} tokens; with that, ",
+                step->tokenTile());
+    makePlan(bound);
+  }
   if (arguments.steps < 0)
     arguments.steps = std::max<int64_t>(1, data->batchesPerEpoch() /
                                                arguments.trainer.accumulate);

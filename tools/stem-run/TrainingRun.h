@@ -34,6 +34,7 @@ private:
   void chooseShape();
   void openTeacher();
   void makeStep();
+  void makePlan(const BatchBound &bound);
   void openData();
   void makeSchedule();
   void resume();
