@@ -33,7 +33,7 @@ Checkpoint openRandomModel(const std::filesystem::path &config, uint64_t seed,
 std::string randomModelFingerprint(const Checkpoint &checkpoint, uint64_t seed);
 
 /// Four standard normal numbers from four random words, by the inverse of the
-/// distribution function: at most 6.3 in size, with an error below 1e-6.
+/// distribution function: at most 6.34 in size, with an error below 1e-6.
 std::array<float, 4> normalsOf(const std::array<uint32_t, 4> &words);
 
 } // namespace stem
