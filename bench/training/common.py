@@ -192,6 +192,21 @@ def require_memory(gigabytes):
                      f"{available / 1e9:.1f} GB are available")
 
 
+def run_lines(name, *arguments):
+    """The lines of JSON of a program that lies beside stem-run, or on PATH."""
+    beside = os.path.join(os.path.dirname(STEM_RUN), name)
+    program = beside if os.path.exists(beside) else shutil.which(name)
+    if not program:
+        raise Failed(f"{name}: not beside stem-run and not on PATH; build it "
+                     "with -DSTEM_BUILD_BENCH=ON")
+    environment = dict(os.environ, OMP_NUM_THREADS=str(THREADS))
+    done = subprocess.run([program, *map(str, arguments)], text=True,
+                          capture_output=True, env=environment)
+    if done.returncode != 0:
+        raise Failed(f"{name} gave {done.returncode}:\n{done.stderr[-2000:]}")
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
 def warn_of_load():
     load = os.getloadavg()[0]
     if load > 0.5:

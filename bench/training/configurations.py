@@ -86,6 +86,7 @@ class Configuration:
     steps: int = 0  # alone: timed steps; 0: as many as pairs
     minutes: float = 0  # about, on two cores; for the list
     gigabytes: float = 0  # of memory, both programs together
+    program: str = ""  # in place of both: prints lines of JSON
 
     def batch_of(self):
         shape = SHAPES[self.shape]
@@ -137,6 +138,8 @@ CONFIGURATIONS = [
     *(Configuration(f"60m rows {name}", "rows", "60m", "bf16",
                     Program("all", options=options), minutes=1)
       for name, options in ROW_MODES.items()),
+    Configuration("row optimizers", "optimizers", "60m", "f32", Program(),
+                  minutes=2, program="row_optimizers"),
     # 8,192 tokens at a time
     *(alone(f"{shape} {name} {batch} x 512 tokens", "memory", shape, "bf16",
             Program(which), 1, batch=batch)

@@ -98,6 +98,24 @@ def rows(results):
            "planned", "peak"], lines)
 
 
+def optimizers(results):
+    print("\n### Row optimizers alone, in turns with AdamW over the whole "
+          "table\n")
+    lines = []
+    for result in results:
+        for line in result["lines"]:
+            lines.append([
+                f"{line['mode']}, {line['touched']} of {line['rows']} rows "
+                f"x {line['columns']}",
+                f"{line['milliseconds']:.1f} ms",
+                f"{line['dense_milliseconds']:.1f} ms",
+                f"{line['ratio']:.1f} ({line['ratio_low']:.1f} to "
+                f"{line['ratio_high']:.1f})",
+                f"{line['state_bytes'] / 1e6:.1f} MB",
+                f"{line['dense_state_bytes'] / 1e6:.1f} MB"])
+    table(["mode", "a step", "AdamW", "ratio", "state", "AdamW's"], lines)
+
+
 def memory(results):
     """What is planned grows by the same bytes with each sequence."""
     print("\n### Memory of many tokens\n")
@@ -139,8 +157,8 @@ def plan(results):
            "peak / planned"], lines)
 
 
-TABLES = {"speed": speed, "dense": dense, "rows": rows, "memory": memory,
-          "plan": plan}
+TABLES = {"speed": speed, "dense": dense, "rows": rows,
+          "optimizers": optimizers, "memory": memory, "plan": plan}
 
 
 def main():

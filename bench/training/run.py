@@ -41,8 +41,19 @@ def side_result(side, answers, end):
             "answers": answers, "end": end}
 
 
+def measure_rows(configuration, pairs):
+    """Optimizers alone, on one table of the model."""
+    shape = SHAPES[configuration.shape]
+    batch, length = configuration.batch_of()
+    return {"lines": common.run_lines(
+        configuration.program, shape.vocab, shape.intermediate, batch * length,
+        pairs)}
+
+
 def measure(configuration, pairs):
     """Two programs in turns, or one alone."""
+    if configuration.program:
+        return measure_rows(configuration, pairs)
     common.require_memory(configuration.gigabytes)
     sides = []
     try:

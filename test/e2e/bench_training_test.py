@@ -188,6 +188,22 @@ class DriverTest(TrainingTest):
             self.common.our_side(program, self.path("none.json"), "f32", 1,
                                  8).begin()
 
+    def test_row_optimizers(self):
+        lines = [{"mode": "lazy", "touched": 3, "rows": 8, "columns": 4,
+                  "milliseconds": 1.0, "dense_milliseconds": 2.0,
+                  "ratio": 2.0, "ratio_low": 1.5, "ratio_high": 2.5,
+                  "state_bytes": 256, "dense_state_bytes": 256}]
+        program = self.write("lines", "#!/bin/sh\n" + "".join(
+            f"echo '{json.dumps(line)}'\n" for line in lines))
+        os.chmod(program, 0o755)
+        self.assertEqual(self.common.run_lines(program), lines)
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            self.report.optimizers([{"lines": lines}])
+        self.assertIn("| lazy, 3 of 8 rows x 4 | 1.0 ms |", out.getvalue())
+        with self.assertRaisesRegex(self.common.Failed, "STEM_BUILD_BENCH"):
+            self.common.run_lines("no_such_program")
+
     def test_memory_is_there(self):
         self.common.require_memory(0)
         with self.assertRaisesRegex(self.common.Failed, "are available"):
