@@ -52,20 +52,21 @@ const TensorInfo &TensorSource::get(std::string_view name) const {
   fail("{}: there is no tensor \"{}\"", origin, printable(name));
 }
 
-/// Calls visit(stored bytes, number of rows) for runs of rows that lie one
-/// after the other in the file.
-template <typename Visit>
 void TensorSource::forEachRun(std::string_view name, uint64_t first,
-                              uint64_t count, Visit visit) const {
+                              uint64_t count, const RunVisitor &visit) const {
   const TensorInfo &info = get(name);
   if (first > info.rows() || count > info.rows() - first)
     fail("{}: tensor \"{}\": rows [{}, {} + {}) were asked for, it has {}",
          origin, printable(name), first, first, count, info.rows());
-  if (count == 0)
-    return;
-  const size_t tensor = static_cast<size_t>(&info - infos.data());
+  if (count > 0)
+    visitRuns(static_cast<size_t>(&info - infos.data()), first, count, visit);
+}
+
+/// Rows that lie one after the other in the file are one run.
+void TensorSource::visitRuns(size_t tensor, uint64_t first, uint64_t count,
+                             const RunVisitor &visit) const {
   const auto data = stored(tensor);
-  const uint64_t rowBytes = data.size() / info.rows();
+  const uint64_t rowBytes = data.size() / infos[tensor].rows();
   for (uint64_t row = first; row < first + count;) {
     const uint64_t start = storedRow(tensor, row);
     uint64_t run = 1;
@@ -135,6 +136,8 @@ std::span<const std::byte> TensorSource::bytes(std::string_view name) const {
 void TensorSource::release(std::string_view name, uint64_t first,
                            uint64_t count) const {
   const size_t tensor = static_cast<size_t>(&get(name) - infos.data());
+  if (stored(tensor).empty())
+    return;
   forEachRun(name, first, count,
              [&](std::span<const std::byte> data, uint64_t) {
                releaseBytes(tensor, data);

@@ -187,13 +187,29 @@ void printTokenized(const TokenizeReport &report, const fs::path &path) {
                              fmt::join(report.specialTokensAsText, ", ")));
 }
 
+/// A shard that is there has ids; that they are the model's is up to the user.
+std::unique_ptr<TrainingData>
+openWithoutTokenizer(const Checkpoint &checkpoint,
+                     const TrainingDataOptions &options) {
+  const ModelConfig &config = checkpoint.config();
+  TokenShard shard = TokenShard::open(options.shard);
+  shard.requireVocabulary(config.vocabSize, checkpoint.path().string());
+  printNote(fmt::format("{}: there is no tokenizer; {} is taken as it is",
+                        checkpoint.path().string(), options.shard.string()));
+  return std::make_unique<ShardData>(std::move(shard), options,
+                                     config.maxPositions);
+}
+
 std::unique_ptr<TrainingData> openShard(const Checkpoint &checkpoint,
                                         const TrainingDataOptions &options,
                                         stem_context *context) {
   const ModelConfig &config = checkpoint.config();
   const uint64_t maxPositions = config.maxPositions;
   checkSequenceLength(static_cast<uint64_t>(options.length), maxPositions);
-  const Tokenizer tokenizer = requireTokenizer(checkpoint, "--batch-ids");
+  if (options.files.empty() && !hasTokenizer(checkpoint))
+    return openWithoutTokenizer(checkpoint, options);
+  const Tokenizer tokenizer = requireTokenizer(
+      checkpoint, "give --batch-ids, or --shard of a file that is there");
   ShardRequest request{options.shard, options.files,
                        shardSettings(tokenizer, tokenizerSha256(checkpoint)),
                        config.vocabSize, checkpoint.path().string()};

@@ -7,6 +7,7 @@
 
 #include "TrainingRun.h"
 
+#include "RandomWeights.h"
 #include "RunState.h"
 #include "TrainingReport.h"
 #include "stem/Model/ModelFolder.h"
@@ -21,9 +22,16 @@ using namespace stem;
 namespace fs = std::filesystem;
 
 TrainingRun::TrainingRun(TrainArguments given)
-    : arguments(std::move(given)),
-      folder(arguments.out, arguments.model, arguments.resume, arguments.keep),
-      checkpoint(openModel(arguments.model)) {}
+    : arguments(std::move(given)), folder(arguments.out, arguments.source(),
+                                          arguments.resume, arguments.keep),
+      checkpoint(arguments.isRandom()
+                     ? openRandomModel(arguments.config, arguments.data.seed,
+                                       arguments.compile.threads)
+                     : openModel(arguments.model)) {
+  if (arguments.isRandom())
+    for (const std::string &warning : checkpoint.warnings())
+      printWarning(warning);
+}
 
 //===----------------------------------------------------------------------===//
 // Before the first step
@@ -377,7 +385,7 @@ void TrainingRun::save() {
 
 Json TrainingRun::provenance() const {
   Json json = {{"command", "train"},
-               {"source", fs::absolute(arguments.model).string()},
+               {"source", fs::absolute(arguments.source()).string()},
                {"steps", done},
                {"tokens", done * shape.tokens()}};
   if (teacher)
@@ -389,7 +397,7 @@ Json TrainingRun::provenance() const {
 Json TrainingRun::result() const {
   const EngineReport &engine = step->report();
   Json json = resultObject("train");
-  json.update({{"model", arguments.model.string()},
+  json.update({{"model", arguments.source().string()},
                {"out", folder.out().string()},
                {"steps", done},
                {"skipped_steps", skipped},
@@ -460,7 +468,9 @@ void TrainingRun::run() {
   openTeacher();
   makeStep();
   openData();
-  fingerprint = modelFingerprint(checkpoint);
+  fingerprint = arguments.isRandom()
+                    ? randomModelFingerprint(checkpoint, arguments.data.seed)
+                    : modelFingerprint(checkpoint);
   if (teacher)
     teacherFingerprint = modelFingerprint(*teacher);
   makeSchedule();

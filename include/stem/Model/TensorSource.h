@@ -18,6 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -76,8 +77,8 @@ public:
   void readRaw(std::string_view name, uint64_t first, uint64_t count,
                std::byte *out) const;
 
-  /// The tensor's bytes in the mapping when they lie there in this view's
-  /// order, else empty.
+  /// The tensor's bytes in memory when they lie there in this view's order,
+  /// else empty.
   std::span<const std::byte> bytes(std::string_view name) const;
 
   /// Lets the system drop the pages behind these rows.
@@ -85,6 +86,15 @@ public:
   void release(std::string_view name) const;
 
 protected:
+  /// Told the stored bytes of one row or of several.
+  using RunVisitor =
+      std::function<void(std::span<const std::byte> data, uint64_t rows)>;
+
+  /// Calls `visit` for rows [first, first + count), in their order. A source
+  /// whose tensors are computed overrides it; stored() is empty then.
+  virtual void visitRuns(size_t tensor, uint64_t first, uint64_t count,
+                         const RunVisitor &visit) const;
+
   /// The stored bytes of one tensor, as in the file.
   virtual std::span<const std::byte> stored(size_t tensor) const = 0;
   /// The stored row that holds this view's row.
@@ -101,9 +111,8 @@ protected:
   std::string origin;
 
 private:
-  template <typename Visit>
   void forEachRun(std::string_view name, uint64_t first, uint64_t count,
-                  Visit visit) const;
+                  const RunVisitor &visit) const;
 };
 
 /// How a Hugging Face folder is opened.
