@@ -52,6 +52,13 @@ Checkpoint Checkpoint::open(const fs::path &path, const OpenOptions &options) {
   return result;
 }
 
+void Checkpoint::attach(const RowOverlay &overlay) {
+  overlay.requireTables(*this);
+  for (const RowOverlay::Table &table : overlay.tables)
+    source->overlayRows(modelWeights.layers[table.layer].upTable, overlay.ids,
+                        table.rows);
+}
+
 std::vector<int64_t> Checkpoint::endTokens() const {
   std::vector<int64_t> result = generationEnds;
   for (const int64_t id : modelConfig.eosTokens)

@@ -52,20 +52,22 @@ const TensorInfo &TensorSource::get(std::string_view name) const {
   fail("{}: there is no tensor \"{}\"", origin, printable(name));
 }
 
+void TensorSource::checkRange(const TensorInfo &info, uint64_t first,
+                              uint64_t count) const {
+  if (first > info.rows() || count > info.rows() - first)
+    fail("{}: tensor \"{}\": rows [{}, {} + {}) were asked for, it has {}",
+         origin, printable(info.name), first, first, count, info.rows());
+}
+
 /// Calls visit(stored bytes, number of rows) for runs of rows that lie one
 /// after the other in the file.
 template <typename Visit>
-void TensorSource::forEachRun(std::string_view name, uint64_t first,
-                              uint64_t count, Visit visit) const {
-  const TensorInfo &info = get(name);
-  if (first > info.rows() || count > info.rows() - first)
-    fail("{}: tensor \"{}\": rows [{}, {} + {}) were asked for, it has {}",
-         origin, printable(name), first, first, count, info.rows());
+void TensorSource::forEachStoredRun(size_t tensor, uint64_t first,
+                                    uint64_t count, Visit visit) const {
   if (count == 0)
     return;
-  const size_t tensor = static_cast<size_t>(&info - infos.data());
   const auto data = stored(tensor);
-  const uint64_t rowBytes = data.size() / info.rows();
+  const uint64_t rowBytes = data.size() / infos[tensor].rows();
   for (uint64_t row = first; row < first + count;) {
     const uint64_t start = storedRow(tensor, row);
     uint64_t run = 1;
@@ -77,6 +79,53 @@ void TensorSource::forEachRun(std::string_view name, uint64_t first,
         ++run;
     visit(data.subspan(start * rowBytes, run * rowBytes), run);
     row += run;
+  }
+}
+
+/// The same of what readers see: rows of the overlay come one by one.
+template <typename Visit>
+void TensorSource::forEachRun(std::string_view name, uint64_t first,
+                              uint64_t count, Visit visit) const {
+  const TensorInfo &info = get(name);
+  checkRange(info, first, count);
+  const auto tensor = static_cast<size_t>(&info - infos.data());
+  const auto overlay = overlays.find(tensor);
+  if (overlay == overlays.end())
+    return forEachStoredRun(tensor, first, count, visit);
+  const auto &[places, rows] = overlay->second;
+  const uint64_t end = first + count, rowBytes = info.bytes / info.rows();
+  for (auto place = places.lower_bound(first);
+       place != places.end() && place->first < end; ++place) {
+    forEachStoredRun(tensor, first, place->first - first, visit);
+    visit(std::span(rows).subspan(place->second, rowBytes), uint64_t{1});
+    first = place->first + 1;
+  }
+  forEachStoredRun(tensor, first, end - first, visit);
+}
+
+void TensorSource::overlayRows(std::string_view name,
+                               std::span<const int32_t> rows,
+                               std::span<const std::byte> data) {
+  const TensorInfo &info = get(name);
+  const uint64_t rowBytes = info.bytes / std::max<uint64_t>(info.rows(), 1);
+  if (data.size() / std::max<uint64_t>(rowBytes, 1) != rows.size() ||
+      data.size() != rows.size() * rowBytes)
+    fail("{}: tensor \"{}\": {} bytes came for {} rows of {} bytes", origin,
+         printable(name), data.size(), rows.size(), rowBytes);
+  for (const int32_t row : rows)
+    if (row < 0 || static_cast<uint64_t>(row) >= info.rows())
+      fail("{}: tensor \"{}\": row {} is to be replaced, it has {} rows",
+           origin, printable(name), row, info.rows());
+  Overlay &overlay = overlays[static_cast<size_t>(&info - infos.data())];
+  for (const int32_t row : rows) {
+    const auto [place, isNew] = overlay.places.try_emplace(
+        static_cast<uint64_t>(row), overlay.rows.size());
+    if (isNew)
+      overlay.rows.resize(overlay.rows.size() + rowBytes);
+    std::ranges::copy(data.first(rowBytes),
+                      overlay.rows.begin() +
+                          static_cast<ptrdiff_t>(place->second));
+    data = data.subspan(rowBytes);
   }
 }
 
@@ -129,16 +178,19 @@ void TensorSource::readRaw(std::string_view name, uint64_t first,
 
 std::span<const std::byte> TensorSource::bytes(std::string_view name) const {
   const size_t tensor = static_cast<size_t>(&get(name) - infos.data());
-  return isReordered(tensor) ? std::span<const std::byte>() : stored(tensor);
+  const bool isElsewhere = isReordered(tensor) || overlays.contains(tensor);
+  return isElsewhere ? std::span<const std::byte>() : stored(tensor);
 }
 
 void TensorSource::release(std::string_view name, uint64_t first,
                            uint64_t count) const {
-  const size_t tensor = static_cast<size_t>(&get(name) - infos.data());
-  forEachRun(name, first, count,
-             [&](std::span<const std::byte> data, uint64_t) {
-               releaseBytes(tensor, data);
-             });
+  const TensorInfo &info = get(name);
+  checkRange(info, first, count);
+  const size_t tensor = static_cast<size_t>(&info - infos.data());
+  forEachStoredRun(tensor, first, count,
+                   [&](std::span<const std::byte> data, uint64_t) {
+                     releaseBytes(tensor, data);
+                   });
 }
 
 void TensorSource::release(std::string_view name) const {

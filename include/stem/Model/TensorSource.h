@@ -77,8 +77,15 @@ public:
                std::byte *out) const;
 
   /// The tensor's bytes in the mapping when they lie there in this view's
-  /// order, else empty.
+  /// order and without an overlay, else empty.
   std::span<const std::byte> bytes(std::string_view name) const;
+
+  /// Every reader sees `data` in the place of these rows from now on, the last
+  /// of several; what is stored stays. `data` holds the rows one after the
+  /// other, in the tensor's type.
+  void overlayRows(std::string_view name, std::span<const int32_t> rows,
+                   std::span<const std::byte> data);
+  bool hasOverlays() const { return !overlays.empty(); }
 
   /// Lets the system drop the pages behind these rows.
   void release(std::string_view name, uint64_t first, uint64_t count) const;
@@ -101,9 +108,20 @@ protected:
   std::string origin;
 
 private:
+  struct Overlay {
+    std::map<uint64_t, size_t> places; ///< of a row in `rows`, in bytes
+    std::vector<std::byte> rows;
+  };
+
+  void checkRange(const TensorInfo &info, uint64_t first, uint64_t count) const;
   template <typename Visit>
   void forEachRun(std::string_view name, uint64_t first, uint64_t count,
                   Visit visit) const;
+  template <typename Visit>
+  void forEachStoredRun(size_t tensor, uint64_t first, uint64_t count,
+                        Visit visit) const;
+
+  std::map<size_t, Overlay> overlays; ///< by tensor
 };
 
 /// How a Hugging Face folder is opened.
