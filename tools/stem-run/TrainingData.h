@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -50,6 +51,9 @@ public:
 
   virtual int64_t validationBatches() const = 0;
   virtual void readValidation(int64_t index, Batch &batch) const = 0;
+
+  /// How many of these ids, which rise, are in what is trained on.
+  virtual int64_t countPresent(std::span<const int32_t> ids) const = 0;
 
   /// What a run that is resumed must find unchanged.
   virtual Json identity() const = 0;
