@@ -172,6 +172,63 @@ class RowsTest(TrainingTest):
                           f"--rows={rows}", status=2)
         self.assertFalse(os.path.exists(self.path("no")))
 
+    # ---- Layers that read no row, or rows of another kind ----
+
+    def variant(self, name, tensors, **stem):
+        """The golden STEM model with more tensors."""
+        folder = self.path(name)
+        os.mkdir(folder)
+        with open(os.path.join(STEM, "config.json")) as file:
+            config = json.load(file)
+        config["stem"].update(stem)
+        with open(os.path.join(folder, "config.json"), "w") as file:
+            json.dump(config, file)
+        write_tensors(os.path.join(folder, "model.safetensors"),
+                      {**read_tensors(os.path.join(STEM, "model.safetensors")),
+                       **tensors})
+        return folder
+
+    def test_ids_that_keep_the_matrix(self):
+        tensors = {}
+        for layer in 1, 2:
+            mlp = f"model.layers.{layer}.mlp."
+            tensors[mlp + "up_select.ids"] = Tensor("I32", [2], [8, 20 + layer])
+            tensors[mlp + "up_proj.weight"] = Tensor(
+                "F32", [80, 32], [i % 7 / 50 for i in range(80 * 32)])
+        model = self.variant("select", tensors, select=True)
+        result = stem_run("generate", model, "--prompt-ids=8,15", "-n", 2,
+                          "--swap-rows=8=15", "--swap-rows=9=21")
+        for part in "layer 1 computes with the matrix for 8, 21: it reads no " \
+                    "row", "layer 2 computes with the matrix for 8: it reads":
+            self.assertIn(f"warning: --swap-rows: {part}", result.stderr)
+        # No gradient reaches such a row.
+        batch, ids = self.batch(), self.write("ids.txt", "1\n8\n")
+        out = self.path("out")
+        result = stem_run("train", model, f"--batch-ids={batch}", "--steps=2",
+                          f"--out={out}", f"--train=rows:{ids}",
+                          "--weight-decay=0")
+        self.assertIn(f"warning: {ids}: layer 1 computes with the matrix for 8",
+                      result.stderr)
+        rows = read_tensors(os.path.join(out, "rows.safetensors"))
+        for layer in 1, 2:
+            table = read_tensors(os.path.join(model, "model.safetensors"))[
+                f"model.layers.{layer}.mlp.up_table.weight"]
+            moved = rows[f"model.layers.{layer}.mlp.up_table.rows"]
+            self.assertNotEqual(moved.row(0), table.row(1))
+            self.assertEqual(moved.row(1), table.row(8))
+
+    def test_rows_of_8_bits(self):
+        rows = self.overlay(STEM, [8])
+        tensors = {}
+        for layer in 1, 2:
+            table = f"model.layers.{layer}.mlp.up_table."
+            tensors[table + "weight"] = Tensor("U8", [96, 80], [1] * 96 * 80)
+            for part in "scale", "minimum":
+                tensors[table + part] = Tensor("F32", [96], [1] * 96)
+        model = self.variant("bytes", tensors, row_dtype="uint8")
+        self.assert_fails(["has rows of 8 bits, which overlays do not replace"],
+                          "inspect", model, f"--rows={rows}")
+
     # ---- What does not fit ----
 
     def test_refuses_overlays(self):

@@ -374,7 +374,7 @@ void stem::addTrainCommand(CLI::App &app) {
   arguments->data.rows = 4;
   arguments->schedule.kind = ScheduleKind::Cosine;
   CLI::App *command = addCommand(
-      app, "train", "Train a model, its tables or all of it", footer);
+      app, "train", "Train a model, its tables or rows of tokens", footer);
   command
       ->add_option("MODEL", arguments->model,
                    "Hugging Face folder or GGUF to start from")
