@@ -42,11 +42,19 @@ PROMPTS = [
 ]
 
 
-def answers(model, count):
+# A small model that is a little worse repeats itself where it is greedy.
+PENALTY = "--repetition-penalty=1.1"
+
+
+def answers(model, count, *options):
     result = common.stem_run(
-        "generate", model, "--chat", "--greedy", f"-n{count}",
+        "generate", model, "--chat", "--greedy", f"-n{count}", *options,
         *(f"--prompt={prompt}" for prompt in PROMPTS))
     return result["sequences"]
+
+
+def ended(entry, key):
+    return f"{collections.Counter(entry[key])['end']} of {len(PROMPTS)}"
 
 
 def byte_of_character():
@@ -92,9 +100,7 @@ def nearness(model, dense, *options):
 
 
 def row(name, entry):
-    ends = collections.Counter(entry["finish"])
-    cells = [name, *(str(ends[kind])
-                     for kind in ("end", "length", "context"))]
+    cells = [name, ended(entry, "finish"), ended(entry, "finish_penalized")]
     for kind in ("plain", "template"):
         near = entry.get(kind)
         cells += ([f"{100 * near['top1_agreement']:.1f} %",
@@ -112,14 +118,17 @@ def main():
                         help="leave the held-out text out, which takes minutes")
     options = parser.parse_args()
     path = os.path.join(common.FOLDER, "chat.jsonl")
-    print("| model | ended | cut at -n | context full | top-1, plain "
+    print(f"| model | ended | ended, {PENALTY[2:]} | top-1, plain "
           "| KL, plain | top-1, template | KL, template |")
-    print("|" + " --- |" * 8)
+    print("|" + " --- |" * 7)
     template = None
     for model in [options.dense, *options.models]:
         sequences = answers(model, options.n)
         entry = {"model": model, "n": options.n,
                  "finish": [sequence["finish"] for sequence in sequences],
+                 "finish_penalized": [
+                     sequence["finish"] for sequence in
+                     answers(model, options.n, PENALTY)],
                  "answers": [sequence["text"] for sequence in sequences]}
         if model == options.dense:
             template = template_text(model, sequences)

@@ -77,6 +77,34 @@ Sequences::Cursor Sequences::find(uint64_t token) const {
   return cursor;
 }
 
+Sequences::RowBound Sequences::boundOfRow(uint64_t tile) const {
+  const uint64_t length = options.length;
+  const auto inTiles = [&](uint64_t count) {
+    return (count + tile - 1) / tile * tile;
+  };
+  if (!options.respectDocuments)
+    return {inTiles(length), 1, length};
+  RowBound most = {}, row = {};
+  const uint64_t inputs = std::min(tokens - 1, sequences * length);
+  Cursor cursor = find(0);
+  for (uint64_t place = 0; place < inputs;) {
+    if (place % length == 0)
+      row = {};
+    const uint64_t count = std::min({sizeOf(cursor.document) - cursor.offset,
+                                     length - place % length, inputs - place});
+    row.tokens += inTiles(count);
+    ++row.documents;
+    most = {std::max(most.tokens, row.tokens),
+            std::max(most.documents, row.documents),
+            std::max(most.longest, count)};
+    place += count;
+    cursor.offset += count;
+    if (cursor.offset == sizeOf(cursor.document) && place < inputs)
+      cursor = {nextDocument(cursor.document + 1), 0};
+  }
+  return most;
+}
+
 void Sequences::read(std::span<const uint64_t> rows, Batch &batch) const {
   batch.rows = static_cast<int64_t>(rows.size());
   batch.length = static_cast<int64_t>(options.length);

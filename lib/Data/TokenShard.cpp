@@ -193,6 +193,11 @@ void TokenShard::requireModel(const std::string &tokenizerSha256,
          "{}…, the model's is {}…); {}",
          fileName(), modelName, shortHash(shardSettings.tokenizerSha256),
          shortHash(tokenizerSha256), shardAdvice);
+  requireVocabulary(vocabSize, modelName);
+}
+
+void TokenShard::requireVocabulary(uint64_t vocabSize,
+                                   const std::string &modelName) const {
   if (static_cast<uint64_t>(shardSettings.vocabulary) > vocabSize)
     fail("{}: has a vocabulary of {}, {} has {} rows; {}", fileName(),
          shardSettings.vocabulary, modelName, vocabSize, shardAdvice);

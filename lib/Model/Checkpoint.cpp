@@ -16,6 +16,15 @@
 using namespace stem;
 namespace fs = std::filesystem;
 
+/// And generation_config.json where there is one beside it.
+void Checkpoint::readConfig(const fs::path &file) {
+  modelConfig = ModelConfig::parse(readModelText(file), file.string());
+  const fs::path generation = file.parent_path() / "generation_config.json";
+  if (pathExists(generation))
+    generationEnds = generationEndTokens(readModelText(generation),
+                                         generation.string(), modelConfig);
+}
+
 Checkpoint Checkpoint::open(const fs::path &path, const OpenOptions &options) {
   Checkpoint result;
   result.location = path;
@@ -28,12 +37,7 @@ Checkpoint Checkpoint::open(const fs::path &path, const OpenOptions &options) {
     if (!pathExists(config))
       fail("{}: there is no config.json; a Hugging Face folder has one",
            path.string());
-    result.modelConfig =
-        ModelConfig::parse(readModelText(config), config.string());
-    const fs::path generation = path / "generation_config.json";
-    if (pathExists(generation))
-      result.generationEnds = generationEndTokens(
-          readModelText(generation), generation.string(), result.modelConfig);
+    result.readConfig(config);
     result.source = openSafetensorsFolder(path, options);
   } else if (path.extension() == ".safetensors") {
     fail("{}: give the folder that holds this file and config.json",
@@ -57,6 +61,24 @@ void Checkpoint::attach(const RowOverlay &overlay) {
   for (const RowOverlay::Table &table : overlay.tables)
     source->overlayRows(modelWeights.layers[table.layer].upTable, overlay.ids,
                         table.rows);
+}
+
+Checkpoint Checkpoint::fromConfig(
+    const fs::path &file,
+    const std::function<std::unique_ptr<TensorSource>(ModelConfig &config)>
+        &makeTensors) {
+  if (!pathExists(file))
+    fail("{}: no such file; a model's config.json was expected",
+         printable(file.string()));
+  if (isFolder(file))
+    fail("{}: is a folder; give the config.json in it", file.string());
+  Checkpoint result;
+  result.location = file.has_parent_path() ? file.parent_path() : ".";
+  result.readConfig(file);
+  result.source = makeTensors(result.modelConfig);
+  result.modelWeights =
+      ModelWeights::resolve(result.modelConfig, *result.source);
+  return result;
 }
 
 std::vector<int64_t> Checkpoint::endTokens() const {

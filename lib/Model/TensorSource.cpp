@@ -59,13 +59,9 @@ void TensorSource::checkRange(const TensorInfo &info, uint64_t first,
          origin, printable(info.name), first, first, count, info.rows());
 }
 
-/// Calls visit(stored bytes, number of rows) for runs of rows that lie one
-/// after the other in the file.
-template <typename Visit>
-void TensorSource::forEachStoredRun(size_t tensor, uint64_t first,
-                                    uint64_t count, Visit visit) const {
-  if (count == 0)
-    return;
+/// Rows that lie one after the other in the file are one run.
+void TensorSource::visitRuns(size_t tensor, uint64_t first, uint64_t count,
+                             const RunVisitor &visit) const {
   const auto data = stored(tensor);
   const uint64_t rowBytes = data.size() / infos[tensor].rows();
   for (uint64_t row = first; row < first + count;) {
@@ -82,25 +78,29 @@ void TensorSource::forEachStoredRun(size_t tensor, uint64_t first,
   }
 }
 
-/// The same of what readers see: rows of the overlay come one by one.
-template <typename Visit>
+/// What readers see: rows of an overlay come one by one.
 void TensorSource::forEachRun(std::string_view name, uint64_t first,
-                              uint64_t count, Visit visit) const {
+                              uint64_t count, const RunVisitor &visit) const {
   const TensorInfo &info = get(name);
   checkRange(info, first, count);
   const auto tensor = static_cast<size_t>(&info - infos.data());
+  const auto visitStored = [&](uint64_t begin, uint64_t end) {
+    if (begin < end)
+      visitRuns(tensor, begin, end - begin, visit);
+  };
+  const uint64_t end = first + count;
   const auto overlay = overlays.find(tensor);
   if (overlay == overlays.end())
-    return forEachStoredRun(tensor, first, count, visit);
+    return visitStored(first, end);
   const auto &[places, rows] = overlay->second;
-  const uint64_t end = first + count, rowBytes = info.bytes / info.rows();
+  const uint64_t rowBytes = info.bytes / info.rows();
   for (auto place = places.lower_bound(first);
        place != places.end() && place->first < end; ++place) {
-    forEachStoredRun(tensor, first, place->first - first, visit);
-    visit(std::span(rows).subspan(place->second, rowBytes), uint64_t{1});
+    visitStored(first, place->first);
+    visit(std::span(rows).subspan(place->second, rowBytes), 1);
     first = place->first + 1;
   }
-  forEachStoredRun(tensor, first, end - first, visit);
+  visitStored(first, end);
 }
 
 void TensorSource::overlayRows(std::string_view name,
@@ -187,10 +187,12 @@ void TensorSource::release(std::string_view name, uint64_t first,
   const TensorInfo &info = get(name);
   checkRange(info, first, count);
   const size_t tensor = static_cast<size_t>(&info - infos.data());
-  forEachStoredRun(tensor, first, count,
-                   [&](std::span<const std::byte> data, uint64_t) {
-                     releaseBytes(tensor, data);
-                   });
+  if (count == 0 || stored(tensor).empty())
+    return;
+  visitRuns(tensor, first, count,
+            [&](std::span<const std::byte> data, uint64_t) {
+              releaseBytes(tensor, data);
+            });
 }
 
 void TensorSource::release(std::string_view name) const {

@@ -109,3 +109,24 @@ double stem::measureMatrixRate(stem_context *context, stem_dtype dtype) {
   return 2.0 * M::m * M::k * M::n * M::repeats * static_cast<double>(threads) /
          seconds;
 }
+
+double stem::measureProductRate(stem_context *context, stem_dtype dtype) {
+  constexpr int64_t m = 128, k = 2048, n = 8192;
+  const int64_t threads = stem_context_threads(context);
+  const char *what = "measuring the rate of a large product";
+  const int64_t inputBytes = threads * m * k * 4,
+                weightBytes = packedBytes(dtype, k, n);
+  Arena a(inputBytes, what), b(weightBytes, what), c(threads * m * n * 4, what);
+  // Pages that nobody has written are all one page of zeros.
+  std::memset(a.data(), 0, static_cast<size_t>(inputBytes));
+  std::memset(b.data(), 0, static_cast<size_t>(weightBytes));
+  const double seconds = bestSeconds([&] {
+    parallelFor(context, threads, [&](int64_t task) {
+      stem_packed_matmul(
+          context, static_cast<std::byte *>(a.data()) + task * m * k * 4, k,
+          b.data(), dtype, k, n, 0, 0,
+          static_cast<float *>(c.data()) + task * m * n, n, m, k, n, 0);
+    });
+  });
+  return 2.0 * double(m * k * n * threads) / seconds;
+}

@@ -240,6 +240,13 @@ class TrainRowsTest(TrainingTest):
                 [f"--train={part}: give all, tables, stem-layers or rows:FILE"],
                 "train", STEM, f"--batch-ids={self.batch()}", "--steps=1",
                 f"--out={self.path('no')}", f"--train={part}", status=2)
+        config = os.path.join(STEM, "config.json")
+        for option in "--train=rows:ids.txt", "--rows=rows.safetensors":
+            self.assert_fails(
+                ["--from-config begins with random weights", "give MODEL"],
+                "train", f"--from-config={config}", "--steps=1", option,
+                f"--batch-ids={self.batch()}", f"--out={self.path('no')}",
+                status=2)
         self.assert_fails(["nowhere.txt: no such file"], "train", STEM,
                           f"--batch-ids={self.batch()}", "--steps=1",
                           f"--out={self.path('no')}",

@@ -179,6 +179,24 @@ class TrainTest(TrainingTest):
             self.assertIn(part, plan)
         self.assertLess(plan.index("in all"), plan.index("step 1/1"))
 
+    def test_plan_of_short_documents(self):
+        """Each begins a tile, which is known once the texts are read."""
+        text = self.text(documents=40)
+        common = ["train", self.small, f"--data={text}", "--ctx=256",
+                  "--batch=2", "--steps=1"]
+        plain, apart = (
+            stem_run(*common, f"--out={self.path(str(len(options)))}",
+                     "--json", *options)
+            for options in ([], ["--respect-documents"]))
+        self.assertIn("each document begins a tile of 128 tokens; with that, "
+                      "memory:", apart.stderr)
+        self.assertNotIn("each document", plain.stderr)
+        memory = [json.loads(result.stdout)["plan"]["memory"]
+                  for result in (plain, apart)]
+        self.assertGreater(memory[1]["activations"],
+                           1.5 * memory[0]["activations"])
+        self.assertEqual(memory[1]["gradients"], memory[0]["gradients"])
+
     def test_memory_that_is_not_there(self):
         """Is refused before a text is read."""
         out = self.path("out")

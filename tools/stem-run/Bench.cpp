@@ -10,6 +10,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "BenchTraining.h"
 #include "CommandLine.h"
 #include "Json.h"
 #include "ModelCost.h"
@@ -36,6 +37,7 @@ namespace {
 constexpr const char *footer = R"(Examples:
   stem-run bench smollm2
   stem-run bench dense stem --dtype=bf16 --threads=2
+  stem-run bench --train --from-config=config.json --dtype=bf16
 
 Prefill: --prompt-tokens random tokens, logits of the last one. Decode: as many
 single steps as --decode-tokens says, batch 1, from an empty context. FLOPs are
@@ -47,6 +49,9 @@ are measured in turns, A B A B; the ratio is the median of the pairs with its
 --paced reads lines from standard input, each "prefill" or "decode", measures
 that once and answers with a line of JSON, so that another program can be
 measured in turns with this one. The result follows at the end of the input.
+
+--train measures steps of training: --batch sequences of --ctx ids that are drawn
+as words of a text are (Zipf, 1.05), or --batch-ids. --paced reads lines "step".
 
 Next: stem-run eval MODEL --text=FILE for quality)";
 
@@ -389,10 +394,26 @@ void Bench::printRatio(const char *what,
   fmt::print(" ({} pairs)\n", values.size());
 }
 
+void benchTrainingOf(const BenchArguments &arguments,
+                     TrainingBenchArguments training) {
+  if (arguments.models.size() + !training.config.empty() != 1)
+    throw UsageError("--train measures one model; give MODEL, or "
+                     "--from-config=FILE");
+  if (!arguments.models.empty())
+    training.model = arguments.models.front();
+  if (arguments.repeat)
+    training.repeat = arguments.repeat;
+  training.paced = arguments.paced;
+  training.json = arguments.json;
+  training.compile = arguments.compile;
+  benchTraining(training);
+}
+
 } // namespace
 
 void stem::addBenchCommand(CLI::App &app) {
   auto arguments = std::make_shared<BenchArguments>();
+  auto training = std::make_shared<TrainingBenchArguments>();
   CLI::App *command =
       addCommand(app, "bench",
                  "Measure speed, compile time and memory of one "
@@ -401,18 +422,19 @@ void stem::addBenchCommand(CLI::App &app) {
   command
       ->add_option("MODEL", arguments->models,
                    "Hugging Face folder or GGUF; a second one is compared")
-      ->required()
       ->expected(1, 2);
-  command
-      ->add_option("--prompt-tokens", arguments->promptTokens,
-                   "Tokens of the prefill (default: 2048)")
-      ->check(CLI::Range(int64_t(1), int64_t(1) << 24))
-      ->type_name("N");
-  command
-      ->add_option("--decode-tokens", arguments->decodeTokens,
-                   "Steps of the decode (default: 64)")
-      ->check(CLI::Range(int64_t(1), int64_t(1) << 24))
-      ->type_name("N");
+  CLI::Option *prompt =
+      command
+          ->add_option("--prompt-tokens", arguments->promptTokens,
+                       "Tokens of the prefill (default: 2048)")
+          ->check(CLI::Range(int64_t(1), int64_t(1) << 24))
+          ->type_name("N");
+  CLI::Option *decode =
+      command
+          ->add_option("--decode-tokens", arguments->decodeTokens,
+                       "Steps of the decode (default: 64)")
+          ->check(CLI::Range(int64_t(1), int64_t(1) << 24))
+          ->type_name("N");
   command
       ->add_option("--repeat", arguments->repeat,
                    "Measurements (default: 5, or 15 pairs)")
@@ -420,9 +442,15 @@ void stem::addBenchCommand(CLI::App &app) {
       ->type_name("N");
   command->add_flag("--paced", arguments->paced,
                     "Measure when a line on standard input says so");
+  addTrainingBenchOptions(*command, *training);
+  command->get_option("--train")->excludes(prompt)->excludes(decode);
   addCompileOptions(*command, arguments->compile);
   addJsonOption(*command, arguments->json);
-  command->callback([arguments] {
+  command->callback([arguments, training] {
+    if (training->isWanted())
+      return benchTrainingOf(*arguments, *training);
+    if (arguments->models.empty())
+      throw UsageError("MODEL is required");
     if (arguments->paced && arguments->models.size() != 1)
       throw UsageError("--paced measures one model");
     Bench(*arguments).run();

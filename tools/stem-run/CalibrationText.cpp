@@ -28,8 +28,8 @@ namespace {
 constexpr int64_t kTile = kTokenTile;
 /// Of so many documents or windows one goes to `choose` and one to `check`.
 constexpr size_t kDeal = 16;
-/// A last, shorter window of a part has so many tokens at least.
-constexpr size_t kLeastWindow = 64;
+/// Tokens of a short window, and of a last window at least.
+constexpr size_t kShortWindow = 64;
 
 using Ids = std::span<const int32_t>;
 
@@ -58,20 +58,42 @@ public:
   }
 
   /// Cuts what one text gave into windows. Gives the tokens in them.
-  int64_t finish() {
+  int64_t finishText() {
     const size_t size = static_cast<size_t>(options.window);
     const int64_t before = stream.tokens;
     for (size_t begin = 0; begin < ids.size(); begin += size) {
-      const size_t count = std::min(size, ids.size() - begin);
-      if (count == size || count >= kLeastWindow)
+      const size_t end = std::min(begin + size, ids.size());
+      const bool isShort =
+          options.shortEach != 0 && begin / size % options.shortEach == 0;
+      cut(begin, end, isShort ? std::min(size, kShortWindow) : size,
+          kShortWindow);
+    }
+    return finish(before);
+  }
+
+  /// A conversation begins a window, as it does in use, however short it is.
+  int64_t finishDialogue() {
+    const int64_t before = stream.tokens;
+    cut(0, ids.size(), static_cast<size_t>(options.window), /*least=*/2);
+    return finish(before);
+  }
+
+private:
+  /// Windows of `size` tokens; the last may have as few as `least`.
+  void cut(size_t begin, size_t end, size_t size, size_t least) {
+    for (; begin < end; begin += size) {
+      const size_t count = std::min(size, end - begin);
+      if (count == size || count >= least)
         addWindow(begin, count);
     }
+  }
+
+  int64_t finish(int64_t before) {
     ids.clear();
     documents.clear();
     return stream.tokens - before;
   }
 
-private:
   void addWindow(size_t begin, size_t size) {
     const int64_t count = static_cast<int64_t>(size);
     const int64_t padded = (count + kTile - 1) / kTile * kTile;
@@ -203,10 +225,11 @@ void Dealer::deal() {
   const size_t size = std::min(units.size(), kDeal);
   StreamBuilder fit(text.fit, options), choose(text.choose, options),
       check(text.check, options);
-  const auto finish = [&](int32_t source) {
+  const auto finish = [&](int32_t index) {
+    CalibrationSource &source = text.sources[static_cast<size_t>(index)];
     for (StreamBuilder *builder : {&fit, &choose, &check})
-      text.sources[static_cast<size_t>(source)].tokensTaken +=
-          builder->finish();
+      source.tokensTaken +=
+          source.isDialogue ? builder->finishDialogue() : builder->finishText();
   };
   for (size_t i = 0; i < units.size(); ++i) {
     const size_t place = i % size;
@@ -214,8 +237,10 @@ void Dealer::deal() {
      : place == size - 1 ? check
                          : fit)
         .append(units[i]);
-    if (i + 1 == units.size() || units[i + 1].source != units[i].source)
-      finish(units[i].source);
+    const int32_t source = units[i].source;
+    if (i + 1 == units.size() || units[i + 1].source != source ||
+        text.sources[static_cast<size_t>(source)].isDialogue)
+      finish(source);
   }
   units.clear();
 }
@@ -351,7 +376,7 @@ CalibrationText stem::dealTexts(const std::vector<TextSource> &sources,
       fail("--calibrate: documents are too short for windows of {} tokens in "
            "each part (fit, choose and check); give fewer files, longer "
            "documents or more --calibrate-tokens",
-           kLeastWindow);
+           kShortWindow);
   numberRows(text);
   return text;
 }

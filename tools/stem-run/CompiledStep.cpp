@@ -7,6 +7,8 @@
 
 #include "CompiledStep.h"
 
+#include "EngineMemory.h"
+
 #include "stem/Dialect/Stem/StemDialect.h"
 #include "stem/Runtime/KVCache.h"
 #include "stem/Support/Error.h"
@@ -64,8 +66,9 @@ CompiledStep::CompiledStep(const Checkpoint &checkpoint,
   lossEntry = &runner.entry("loss");
   stepEntry = &runner.entry("loss_vjp");
   const int64_t rows = std::max<int64_t>(options.rows, 1);
-  tokens = tiledTokens(rows, (options.tokens + rows - 1) / rows,
-                       stepEntry->token_tile);
+  tokens = boundOfRows(rows, (options.tokens + rows - 1) / rows,
+                       stepEntry->token_tile)
+               .tokens;
   const stem_entry *entries[] = {lossEntry, stepEntry};
   weights = std::make_unique<EngineWeights>(entries, runner.module->tables());
   listGradients();
@@ -73,7 +76,7 @@ CompiledStep::CompiledStep(const Checkpoint &checkpoint,
     return;
   teacher = std::make_unique<TrainingTeacher>(*teacherModel, options.engine,
                                               runner.report.dtype,
-                                              stepEntry->token_tile, tokens);
+                                              stepEntry->token_tile);
   runner.report.compileSeconds += teacher->compileSeconds();
 }
 
@@ -139,7 +142,7 @@ static int64_t rowBytes(const TrainingStep::Table &table) {
   return table.columns * static_cast<int64_t>(dtypeBlockBytes(table.dtype));
 }
 
-StepMemory CompiledStep::memory() const {
+StepMemory CompiledStep::memory(const BatchBound &bound) const {
   StepMemory memory;
   memory.weights = weights->parameterBytes();
   memory.tables = weights->tableBytes();
@@ -147,11 +150,14 @@ StepMemory CompiledStep::memory() const {
     for (const Table &table : tableList)
       memory.tables += table.rows * rowBytes(table);
   memory.gradients = gradientFloats * int64_t(sizeof(float));
-  memory.activations =
-      std::max(arenaBytes(*lossEntry, tokens, 0, runner.report.threads),
-               arenaBytes(*stepEntry, tokens, tokens, runner.report.threads));
+  const int64_t threads = runner.report.threads;
+  memory.activations = sumOfBytes(
+      {std::max(arenaBytes(*lossEntry, bound.tokens, 0, threads),
+                arenaBytes(*stepEntry, bound.tokens, bound.tokens, threads)),
+       ScratchCaches::bytes(*stepEntry, bound)});
   if (teacher)
-    memory.teacher = teacher->weightBytes() + teacher->activationBytes();
+    memory.teacher =
+        sumOfBytes({teacher->weightBytes(), teacher->activationBytes(bound)});
   return memory;
 }
 

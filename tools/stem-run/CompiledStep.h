@@ -29,7 +29,8 @@ public:
   }
   const std::vector<Table> &tables() const override { return tableList; }
   const EngineReport &report() const override { return runner.report; }
-  StepMemory memory() const override;
+  StepMemory memory(const BatchBound &bound) const override;
+  int64_t tokenTile() const override { return stepEntry->token_tile; }
   stem_context *context() const override { return runner.context.get(); }
 
   void load() override;
@@ -68,7 +69,9 @@ private:
   const stem_entry *lossEntry = nullptr, *stepEntry = nullptr;
   std::unique_ptr<EngineWeights> weights;
   std::unique_ptr<stem_table_store, StoreDeleter> store;
-  int64_t tokens; ///< of the largest batch, in tiles
+  /// Of the largest batch, in tiles where each row is one sequence: the rows
+  /// of a table's gradient are no more.
+  int64_t tokens;
 
   std::vector<Parameter> parameterList;
   std::vector<Table> tableList;

@@ -26,6 +26,8 @@ public:
   /// grow with the largest batch.
   void prepare(stem_context *context, const stem_entry &entry,
                const TiledBatch &batch);
+  /// The most that they come to for batches within `bound`.
+  static int64_t bytes(const stem_entry &entry, const BatchBound &bound);
   stem_kv_cache *find(const std::string &name) const {
     return caches.at(name).get();
   }

@@ -67,7 +67,8 @@ TiledBatch stem::tileBatch(const Batch &batch, int64_t tile) {
   return tiled;
 }
 
-int64_t stem::tiledTokens(int64_t rows, int64_t length, int64_t tile) {
-  return std::max<int64_t>(rows, 1) *
-         std::max<int64_t>((length + tile - 1) / tile, 1) * tile;
+BatchBound stem::boundOfRows(int64_t rows, int64_t length, int64_t tile) {
+  rows = std::max<int64_t>(rows, 1);
+  length = std::max<int64_t>(length, 1);
+  return {rows * ((length + tile - 1) / tile * tile), rows, length};
 }

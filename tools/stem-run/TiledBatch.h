@@ -29,9 +29,15 @@ struct TiledBatch {
 /// whose positions do not rise one by one from 0.
 TiledBatch tileBatch(const Batch &batch, int64_t tile);
 
-/// The most tokens that a batch of `rows` rows of `length` places can take when
-/// each row is one sequence.
-int64_t tiledTokens(int64_t rows, int64_t length, int64_t tile);
+/// The most that a batch has, which memory is planned by.
+struct BatchBound {
+  int64_t tokens;    ///< in tiles
+  int64_t sequences; ///< at least 1
+  int64_t longest;   ///< tokens of a sequence
+};
+
+/// Of a batch of `rows` rows of `length` places, each row one sequence.
+BatchBound boundOfRows(int64_t rows, int64_t length, int64_t tile);
 
 } // namespace stem
 

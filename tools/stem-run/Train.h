@@ -24,6 +24,7 @@ namespace stem {
 struct TrainArguments {
   std::filesystem::path model;
   std::vector<std::filesystem::path> rows; ///< overlays to start from
+  std::filesystem::path config; ///< --from-config, in place of a model
   std::filesystem::path out;
 
   TrainingDataOptions data; ///< rows and length are --batch and --ctx
@@ -48,6 +49,11 @@ struct TrainArguments {
   bool resume = false;
   bool json = false;
   CompileArguments compile;
+
+  bool isRandom() const { return !config.empty(); }
+  const std::filesystem::path &source() const {
+    return isRandom() ? config : model;
+  }
 
   double tableLearningRate() const {
     return tableRate ? *tableRate : tableRateFactor * learningRate;

@@ -6,11 +6,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "Train.h"
+#include "TrainOptions.h"
 
 #include "stem/Support/Format.h"
-
-#include <charconv>
-#include <cmath>
 
 using namespace stem;
 
@@ -21,6 +19,7 @@ constexpr const char *footer = R"(Examples:
   stem-run train stem --data=a.txt --out=better --train=tables --eval-every=50
   stem-run train stem --data=law.txt --out=law --train=rows:words.txt
   stem-run train stem --data=a.txt --out=better --resume
+  stem-run train --from-config=config.json --data=a.txt --out=new
 
 OUT is a model folder when the run is over (with --train=rows:FILE it has
 rows.safetensors alone, for --rows and stem-run apply); OUT/training has the checkpoints,
@@ -30,47 +29,6 @@ command with --resume goes on with the same bits.
 Next: stem-run eval OUT --text=FILE)";
 
 constexpr int64_t kLargestCount = int64_t{1} << 40;
-
-/// A finite number; a UsageError names the flag and what is none.
-double parseNumber(const std::string &text, std::string_view flag,
-                   std::string_view wanted) {
-  double value = 0;
-  const char *end = text.data() + text.size();
-  const auto [rest, code] = std::from_chars(text.data(), end, value);
-  if (code != std::errc() || rest != end || !std::isfinite(value))
-    throw UsageError(
-        fmt::format("{}={}: give {}", flag, printable(text), wanted));
-  return value;
-}
-
-double parseAtLeastZero(const std::string &text, std::string_view flag) {
-  constexpr const char *wanted = "a number from 0";
-  const double value = parseNumber(text, flag, wanted);
-  if (value < 0)
-    throw UsageError(
-        fmt::format("{}={}: give {}", flag, printable(text), wanted));
-  return value;
-}
-
-/// "0.9,0.95".
-void parseBetas(const std::string &text, std::string_view flag,
-                AdamWOptions &options) {
-  constexpr const char *wanted =
-      "two numbers from 0 and below 1, like 0.9,0.95";
-  const size_t comma = text.find(',');
-  if (comma == std::string::npos)
-    throw UsageError(
-        fmt::format("{}={}: give {}", flag, printable(text), wanted));
-  const auto beta = [&](const std::string &part) {
-    const double value = parseNumber(part, flag, wanted);
-    if (value < 0 || value >= 1)
-      throw UsageError(
-          fmt::format("{}={}: give {}", flag, printable(text), wanted));
-    return value;
-  };
-  options.beta1 = beta(text.substr(0, comma));
-  options.beta2 = beta(text.substr(comma + 1));
-}
 
 /// "1.5x" or "3e-4".
 void parseTableRate(const std::string &text, TrainArguments &arguments) {
@@ -312,7 +270,8 @@ void addRunOptions(CLI::App &command, TrainArguments &arguments) {
   command
       .add_option("--seed", arguments.data.seed,
                   "Of the order of sequences, the choice of validation "
-                  "documents and the rounding of bf16 rows (default: 0)")
+                  "documents, the rounding of bf16 rows and the weights of "
+                  "--from-config (default: 0)")
       ->check(wholeNumber(UINT64_MAX));
   addCount(command, "--eval-every", arguments.evalEvery, 0,
            "Validate before the first step, every N steps and after the last "
@@ -330,6 +289,14 @@ void addRunOptions(CLI::App &command, TrainArguments &arguments) {
 
 /// Options that stand for others, and those that exclude each other.
 void completeArguments(const CLI::App &command, TrainArguments &arguments) {
+  if (arguments.source().empty())
+    throw UsageError("there is no model; give MODEL, or --from-config=FILE to "
+                     "begin with random weights");
+  if (arguments.isRandom() &&
+      (!arguments.rows.empty() || arguments.part == TrainedPart::Rows))
+    throw UsageError("--from-config begins with random weights, which rows of "
+                     "a file do not fit; give MODEL for --rows and "
+                     "--train=rows:FILE");
   TrainingDataOptions &data = arguments.data;
   const bool isGiven = !data.batchIds.empty();
   if (!isGiven && data.files.empty() && data.shard.empty())
@@ -375,10 +342,15 @@ void stem::addTrainCommand(CLI::App &app) {
   arguments->schedule.kind = ScheduleKind::Cosine;
   CLI::App *command = addCommand(
       app, "train", "Train a model, its tables or rows of tokens", footer);
+  CLI::Option *model = command->add_option(
+      "MODEL", arguments->model, "Hugging Face folder or GGUF to start from");
   command
-      ->add_option("MODEL", arguments->model,
-                   "Hugging Face folder or GGUF to start from")
-      ->required();
+      ->add_option("--from-config", arguments->config,
+                   "Begin with random weights, drawn by --seed, of a model of "
+                   "this config.json, in place of MODEL; a tokenizer may lie "
+                   "beside it")
+      ->type_name("FILE")
+      ->excludes(model);
   command->add_option("--out", arguments->out, "The folder of the run")
       ->required()
       ->type_name("DIR");

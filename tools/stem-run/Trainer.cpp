@@ -7,6 +7,7 @@
 
 #include "Trainer.h"
 
+#include "Progress.h"
 #include "stem/Runtime/Context.h"
 #include "stem/Support/Error.h"
 
@@ -201,6 +202,24 @@ void Trainer::requireFinite() const {
         failNotFinite(tensor.name + " of the optimizer has overflowed");
 }
 
+namespace {
+
+/// Seconds from one end to the next.
+class Lap {
+public:
+  double end() {
+    const double now = watch.seconds(), lap = now - last;
+    last = now;
+    return lap;
+  }
+
+private:
+  Stopwatch watch;
+  double last = 0;
+};
+
+} // namespace
+
 StepResult Trainer::update(std::span<const Batch> batches, double learningRate,
                            double tableLearningRate) {
   StepResult result;
@@ -209,10 +228,13 @@ StepResult Trainer::update(std::span<const Batch> batches, double learningRate,
   if (result.labels == 0)
     return result;
   const std::vector<int32_t> ids = touchedRows(batches);
+  Lap lap;
   for (const auto &table : tables)
     table->optimizer->catchUp(ids);
+  result.seconds.rows = lap.end();
   result.teacherWeight = step.teacherWeight();
   accumulate(batches, static_cast<float>(1.0 / double(result.labels)), result);
+  result.seconds.compute = lap.end();
   const std::vector<NamedGradient> gradients = namedGradients();
   const GradientNorm norm = globalNorm(step.context(), gradients);
   result.norm = norm.norm;
@@ -222,13 +244,16 @@ StepResult Trainer::update(std::span<const Batch> batches, double learningRate,
     failNotFinite(fmt::format("the loss is {}", result.loss()));
   const double scale =
       options.clip > 0 ? clipScale(norm.norm, options.clip) : 1;
-  apply(learningRate, tableLearningRate, scale);
+  lap.end(); // of the norm
+  applyDense(learningRate, scale);
+  result.seconds.dense = lap.end();
+  applyRows(tableLearningRate, scale);
+  result.seconds.rows += lap.end();
   result.rowsTouched = static_cast<int64_t>(ids.size() * tables.size());
   return result;
 }
 
-void Trainer::apply(double learningRate, double tableLearningRate,
-                    double scale) {
+void Trainer::applyDense(double learningRate, double scale) {
   const bool sums = options.accumulate > 1;
   for (size_t i = 0; i < dense.size(); ++i) {
     dense[i]->optimizer->update(sums ? std::span<const float>(dense[i]->sum)
@@ -236,11 +261,15 @@ void Trainer::apply(double learningRate, double tableLearningRate,
                                 learningRate, scale);
     step.setParameter(i, dense[i]->values);
   }
+}
+
+void Trainer::applyRows(double learningRate, double scale) {
+  const bool sums = options.accumulate > 1;
   for (size_t i = 0; i < tables.size(); ++i) {
     const TrainingStep::Rows rows =
         sums ? TrainingStep::Rows{tables[i]->sum->ids(), tables[i]->sum->rows()}
              : step.tableGradient(i);
-    tables[i]->optimizer->update(rows.ids, rows.rows.data(), tableLearningRate,
+    tables[i]->optimizer->update(rows.ids, rows.rows.data(), learningRate,
                                  scale);
   }
 }

@@ -41,6 +41,13 @@ struct TrainerMemory {
 TrainerMemory trainerMemory(const TrainingStep &step,
                             const TrainerOptions &options, int64_t tokens);
 
+/// Where the time of a step went; the rest is the norm of the gradient.
+struct StepSeconds {
+  double compute = 0; ///< forward and backward, and sums over micro-batches
+  double dense = 0;   ///< AdamW, and its weights in the form that is executed
+  double rows = 0;    ///< row optimizers, and rows that are caught up
+};
+
 /// What an optimizer step did.
 struct StepResult {
   double nll = 0;        ///< summed over the labels, before the update
@@ -49,6 +56,7 @@ struct StepResult {
   int64_t labels = 0;      ///< 0: nothing was updated
   double norm = 0;         ///< of the gradient, before clipping
   int64_t rowsTouched = 0; ///< in all tables together
+  StepSeconds seconds;
 
   double perLabel(double sum) const {
     return labels ? sum / double(labels) : 0;
@@ -108,7 +116,8 @@ private:
   std::vector<NamedGradient> namedGradients() const;
   [[noreturn]] void failNotFinite(const std::string &fault) const;
   std::string firstBadWeight() const;
-  void apply(double learningRate, double tableLearningRate, double scale);
+  void applyDense(double learningRate, double scale);
+  void applyRows(double learningRate, double scale);
 
   TrainingStep &step;
   TrainerOptions options;

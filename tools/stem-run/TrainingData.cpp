@@ -62,6 +62,9 @@ public:
   int64_t batchesPerEpoch() const override { return 1; }
   int64_t validationBatches() const override { return 0; }
   void readValidation(int64_t, Batch &) const override {}
+  BatchBound bound(int64_t tile) const override {
+    return boundOfRows(batch.rows, batch.length, tile);
+  }
 
   int64_t countPresent(std::span<const int32_t> ids) const override {
     Presence presence(ids);
@@ -147,6 +150,17 @@ public:
     return presence.count();
   }
 
+  BatchBound bound(int64_t tile) const override {
+    BatchBound most = boundOf(training, tile);
+    if (validation) {
+      const BatchBound other = boundOf(*validation, tile);
+      most = {std::max(most.tokens, other.tokens),
+              std::max(most.sequences, other.sequences),
+              std::max(most.longest, other.longest)};
+    }
+    return most;
+  }
+
   Json identity() const override {
     return {{"data_sha256", shard.contentSha256()},
             {"sequences", options.rows},
@@ -167,6 +181,14 @@ public:
   }
 
 private:
+  BatchBound boundOf(const Sequences &sequences, int64_t tile) const {
+    const Sequences::RowBound row =
+        sequences.boundOfRow(static_cast<uint64_t>(tile));
+    return {options.rows * static_cast<int64_t>(row.tokens),
+            options.rows * static_cast<int64_t>(row.documents),
+            static_cast<int64_t>(row.longest)};
+  }
+
   static SequenceOptions sequenceOptions(const TrainingDataOptions &options,
                                          uint64_t maxPositions) {
     return {.length = static_cast<uint64_t>(options.length),
@@ -208,13 +230,29 @@ void printTokenized(const TokenizeReport &report, const fs::path &path) {
                              fmt::join(report.specialTokensAsText, ", ")));
 }
 
+/// A shard that is there has ids; that they are the model's is up to the user.
+std::unique_ptr<TrainingData>
+openWithoutTokenizer(const Checkpoint &checkpoint,
+                     const TrainingDataOptions &options) {
+  const ModelConfig &config = checkpoint.config();
+  TokenShard shard = TokenShard::open(options.shard);
+  shard.requireVocabulary(config.vocabSize, checkpoint.path().string());
+  printNote(fmt::format("{}: there is no tokenizer; {} is taken as it is",
+                        checkpoint.path().string(), options.shard.string()));
+  return std::make_unique<ShardData>(std::move(shard), options,
+                                     config.maxPositions);
+}
+
 std::unique_ptr<TrainingData> openShard(const Checkpoint &checkpoint,
                                         const TrainingDataOptions &options,
                                         stem_context *context) {
   const ModelConfig &config = checkpoint.config();
   const uint64_t maxPositions = config.maxPositions;
   checkSequenceLength(static_cast<uint64_t>(options.length), maxPositions);
-  const Tokenizer tokenizer = requireTokenizer(checkpoint, "--batch-ids");
+  if (options.files.empty() && !hasTokenizer(checkpoint))
+    return openWithoutTokenizer(checkpoint, options);
+  const Tokenizer tokenizer = requireTokenizer(
+      checkpoint, "give --batch-ids, or --shard of a file that is there");
   ShardRequest request{options.shard, options.files,
                        shardSettings(tokenizer, tokenizerSha256(checkpoint)),
                        config.vocabSize, checkpoint.path().string()};

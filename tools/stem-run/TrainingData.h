@@ -9,6 +9,7 @@
 #define STEM_TOOLS_STEM_RUN_TRAININGDATA_H
 
 #include "Json.h"
+#include "TiledBatch.h"
 #include "stem/Data/Batch.h"
 #include "stem/Data/SequenceOrder.h"
 #include "stem/Model/Checkpoint.h"
@@ -54,6 +55,9 @@ public:
 
   /// How many of these ids, which rise, are in what is trained on.
   virtual int64_t countPresent(std::span<const int32_t> ids) const = 0;
+
+  /// The most that a batch has, its sequences in tiles of so many tokens.
+  virtual BatchBound bound(int64_t tile) const = 0;
 
   /// What a run that is resumed must find unchanged.
   virtual Json identity() const = 0;

@@ -43,9 +43,10 @@ static std::string tablesNote(const Checkpoint &checkpoint,
 TrainingPlan::TrainingPlan(const Checkpoint &checkpoint,
                            const TrainingStep &step,
                            const TrainerOptions &options,
-                           const StepShape &shape, const Checkpoint *teacher)
+                           const StepShape &shape, const BatchBound &bound,
+                           const Checkpoint *teacher)
     : shape(shape) {
-  const StepMemory own = step.memory();
+  const StepMemory own = step.memory(bound);
   const TrainerMemory outer = trainerMemory(step, options, shape.batchTokens());
   // ids, positions, sequences and labels
   const int64_t data = shape.tokens() * 4 * int64_t(sizeof(int32_t));
@@ -59,7 +60,10 @@ TrainingPlan::TrainingPlan(const Checkpoint &checkpoint,
        fmt::format("--row-optimizer={}", rowModeName(options.rows.mode))},
       {"gradients", sumOfBytes({own.gradients, outer.gradients}), ""},
       {"activations", own.activations,
-       fmt::format("--batch={} --ctx={}", shape.rows, shape.length)},
+       fmt::format("--batch={} --ctx={}{}", shape.rows, shape.length,
+                   bound.sequences > shape.rows
+                       ? fmt::format(", {} tokens in tiles", bound.tokens)
+                       : "")},
       {"data", data, ""},
       {"rows aside", outer.rowsAside, "those of a batch, to validate"},
   };

@@ -30,7 +30,7 @@ struct StepShape {
 struct TrainingPlan {
   TrainingPlan(const Checkpoint &checkpoint, const TrainingStep &step,
                const TrainerOptions &options, const StepShape &shape,
-               const Checkpoint *teacher = nullptr);
+               const BatchBound &bound, const Checkpoint *teacher = nullptr);
 
   int64_t total() const; ///< INT64_MAX where the sum is beyond it
   /// A line for each category, then the sum and the step.

@@ -7,6 +7,7 @@
 
 #include "TrainingRun.h"
 
+#include "RandomWeights.h"
 #include "RunState.h"
 #include "TokenNames.h"
 #include "TrainedFolder.h"
@@ -25,9 +26,16 @@ using namespace stem;
 namespace fs = std::filesystem;
 
 TrainingRun::TrainingRun(TrainArguments given)
-    : arguments(std::move(given)),
-      folder(arguments.out, arguments.model, arguments.resume, arguments.keep),
-      checkpoint(openModel(arguments.model)) {}
+    : arguments(std::move(given)), folder(arguments.out, arguments.source(),
+                                          arguments.resume, arguments.keep),
+      checkpoint(arguments.isRandom()
+                     ? openRandomModel(arguments.config, arguments.data.seed,
+                                       arguments.compile.threads)
+                     : openModel(arguments.model)) {
+  if (arguments.isRandom())
+    for (const std::string &warning : checkpoint.warnings())
+      printWarning(warning);
+}
 
 //===----------------------------------------------------------------------===//
 // Before the first step
@@ -88,7 +96,12 @@ void TrainingRun::makeStep() {
   }
   if (!step->report().dtypeNote.empty())
     printNote(step->report().dtypeNote);
-  plan.emplace(checkpoint, *step, arguments.trainer, shape, options.teacher);
+  makePlan(boundOfRows(shape.rows, shape.length, step->tokenTile()));
+}
+
+void TrainingRun::makePlan(const BatchBound &bound) {
+  plan.emplace(checkpoint, *step, arguments.trainer, shape, bound,
+               teacher ? &*teacher : nullptr);
   printStderr("{}\n", plan->text());
   plan->requireMemory();
 }
@@ -99,6 +112,12 @@ void TrainingRun::openData() {
     options.shard = folder.training() / "tokens.safetensors";
   data = openTrainingData(checkpoint, options, step->context());
   printStderr("{}\n", data->description());
+  const BatchBound bound = data->bound(step->tokenTile());
+  if (bound.sequences > shape.rows) {
+    printStderr("each document begins a tile of {} tokens; with that, ",
+                step->tokenTile());
+    makePlan(bound);
+  }
   if (arguments.steps < 0)
     arguments.steps = std::max<int64_t>(1, data->batchesPerEpoch() /
                                                arguments.trainer.accumulate);
@@ -403,7 +422,7 @@ void TrainingRun::save() {
 
 Json TrainingRun::provenance() const {
   Json json = {{"command", "train"},
-               {"source", fs::absolute(arguments.model).string()},
+               {"source", fs::absolute(arguments.source()).string()},
                {"steps", done},
                {"tokens", done * shape.tokens()}};
   if (teacher)
@@ -418,7 +437,7 @@ Json TrainingRun::provenance() const {
 Json TrainingRun::result() const {
   const EngineReport &engine = step->report();
   Json json = resultObject("train");
-  json.update({{"model", arguments.model.string()},
+  json.update({{"model", arguments.source().string()},
                {"out", folder.out().string()},
                {"steps", done},
                {"skipped_steps", skipped},
@@ -495,7 +514,9 @@ void TrainingRun::run() {
   makeStep();
   openData();
   checkPresence();
-  fingerprint = modelFingerprint(checkpoint);
+  fingerprint = arguments.isRandom()
+                    ? randomModelFingerprint(checkpoint, arguments.data.seed)
+                    : modelFingerprint(checkpoint);
   if (teacher)
     teacherFingerprint = modelFingerprint(*teacher);
   makeSchedule();

@@ -35,6 +35,7 @@ private:
   void chooseShape();
   void openTeacher();
   void makeStep();
+  void makePlan(const BatchBound &bound);
   void openData();
   void checkPresence();
   void makeSchedule();

@@ -9,6 +9,7 @@
 #define STEM_TOOLS_STEM_RUN_TRAININGSTEP_H
 
 #include "Engine.h"
+#include "TiledBatch.h"
 
 #include "stem/Data/Batch.h"
 #include "stem/Model/Checkpoint.h"
@@ -90,7 +91,10 @@ public:
   virtual const std::vector<Parameter> &parameters() const = 0;
   virtual const std::vector<Table> &tables() const = 0;
   virtual const EngineReport &report() const = 0;
-  virtual StepMemory memory() const = 0;
+  /// With batches within `bound`.
+  virtual StepMemory memory(const BatchBound &bound) const = 0;
+  /// Tokens that a batch's sequences are padded to.
+  virtual int64_t tokenTile() const = 0;
   /// Whose threads compute; lives as long as the step.
   virtual stem_context *context() const = 0;
 

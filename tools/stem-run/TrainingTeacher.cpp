@@ -7,6 +7,8 @@
 
 #include "TrainingTeacher.h"
 
+#include "EngineMemory.h"
+
 #include "stem/Data/TextShard.h"
 #include "stem/Support/Error.h"
 
@@ -57,10 +59,9 @@ void stem::requireTeacher(const Checkpoint &student,
 }
 
 TrainingTeacher::TrainingTeacher(const Checkpoint &checkpoint,
-                                 EngineOptions engine, DType type, int64_t tile,
-                                 int64_t tokens)
+                                 EngineOptions engine, DType type, int64_t tile)
     : checkpoint(checkpoint),
-      runner(checkpoint, withType(std::move(engine), type)), tokens(tokens) {
+      runner(checkpoint, withType(std::move(engine), type)) {
   runner.compile([&](mlir::MLIRContext &context, const GraphOptions &options) {
     GraphOptions graph = options;
     graph.entries = GraphEntries::Hidden;
@@ -88,9 +89,10 @@ int64_t TrainingTeacher::stateBytes(int64_t count) const {
   return count * static_cast<int64_t>(checkpoint.config().hiddenSize) * element;
 }
 
-int64_t TrainingTeacher::activationBytes() const {
-  return stateBytes(tokens) +
-         arenaBytes(*entry, tokens, 0, runner.report.threads);
+int64_t TrainingTeacher::activationBytes(const BatchBound &bound) const {
+  return sumOfBytes({stateBytes(bound.tokens),
+                     arenaBytes(*entry, bound.tokens, 0, runner.report.threads),
+                     ScratchCaches::bytes(*entry, bound)});
 }
 
 void TrainingTeacher::load() {

@@ -33,14 +33,15 @@ public:
   static GraphTeacher graph(const Checkpoint &checkpoint);
 
   /// Compiles; nothing large is allocated before load(). `type` is the
-  /// student's compute type, `tokens` the largest batch in tiles of `tile`.
+  /// student's compute type, `tile` the tokens of its tile.
   TrainingTeacher(const Checkpoint &checkpoint, EngineOptions engine,
-                  DType type, int64_t tile, int64_t tokens);
+                  DType type, int64_t tile);
 
   double compileSeconds() const { return runner.report.compileSeconds; }
 
   int64_t weightBytes() const;
-  int64_t activationBytes() const; ///< the arena and the states
+  /// The arena, the states and what attention works in.
+  int64_t activationBytes(const BatchBound &bound) const;
 
   void load();
   /// The states of the batch; valid until the next call.
@@ -58,7 +59,6 @@ private:
   const Checkpoint &checkpoint;
   EntryRunner runner;
   const stem_entry *entry = nullptr;
-  int64_t tokens;
   std::unique_ptr<EngineWeights> weights;
   std::unique_ptr<stem_table_store, StoreDeleter> store;
   ScratchCaches scratch;

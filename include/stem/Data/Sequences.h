@@ -49,6 +49,14 @@ public:
   /// These sequences as the rows of a batch; memory of `batch` is used again.
   void read(std::span<const uint64_t> rows, Batch &batch) const;
 
+  struct RowBound {
+    uint64_t tokens;    ///< with each document in tiles of its own
+    uint64_t documents; ///< that do not see each other; 1 where all do
+    uint64_t longest;   ///< tokens of one of them
+  };
+  /// The most of any one sequence, each figure for itself.
+  RowBound boundOfRow(uint64_t tile) const;
+
 private:
   /// A place in the part's tokens.
   struct Cursor {

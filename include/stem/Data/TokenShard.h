@@ -75,6 +75,9 @@ public:
   /// it in the message.
   void requireModel(const std::string &tokenizerSha256, uint64_t vocabSize,
                     const std::string &modelName) const;
+  /// The number of its rows alone.
+  void requireVocabulary(uint64_t vocabSize,
+                         const std::string &modelName) const;
   /// All but the tokenizer and the vocabulary.
   void requireSettings(const ShardSettings &settings) const;
   /// These texts in this order, unchanged. Reads them.

@@ -15,6 +15,7 @@
 #include "stem/Model/TensorSource.h"
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -28,6 +29,15 @@ public:
   static Checkpoint open(const std::filesystem::path &path,
                          const OpenOptions &options = {});
 
+  /// A model that a config.json alone describes; a tokenizer and
+  /// generation_config.json may lie beside it. The tensors are those that
+  /// `makeTensors` gives; it may complete the config.
+  static Checkpoint fromConfig(
+      const std::filesystem::path &file,
+      const std::function<std::unique_ptr<TensorSource>(ModelConfig &config)>
+          &makeTensors);
+
+  /// A folder, or a GGUF file.
   const std::filesystem::path &path() const { return location; }
   const ModelConfig &config() const { return modelConfig; }
   const ModelWeights &weights() const { return modelWeights; }
@@ -48,6 +58,8 @@ public:
   std::vector<std::string> warnings() const;
 
 private:
+  void readConfig(const std::filesystem::path &file);
+
   std::filesystem::path location;
   ModelConfig modelConfig;
   ModelWeights modelWeights;

@@ -77,6 +77,16 @@ struct ModelWeights {
   static std::vector<std::string> layerNames(const LayerWeights &layer);
 };
 
+/// A tensor that a config asks for.
+struct ExpectedTensor {
+  std::string name;
+  std::vector<uint64_t> shape;
+};
+
+/// What a model of this config is made of, for one that begins without tensors:
+/// biases are those that the config announces (Qwen2: those of q, k and v).
+std::vector<ExpectedTensor> expectedTensors(const ModelConfig &config);
+
 /// "model.layers.N.mlp.up_table.weight" and its kin for the writer of a
 /// converted model.
 std::string layerTensorName(uint64_t layer, std::string_view suffix);

@@ -18,6 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -76,8 +77,8 @@ public:
   void readRaw(std::string_view name, uint64_t first, uint64_t count,
                std::byte *out) const;
 
-  /// The tensor's bytes in the mapping when they lie there in this view's
-  /// order and without an overlay, else empty.
+  /// The tensor's bytes in memory when they lie there in this view's order and
+  /// without an overlay, else empty.
   std::span<const std::byte> bytes(std::string_view name) const;
 
   /// Every reader sees `data` in the place of these rows from now on, the last
@@ -92,6 +93,15 @@ public:
   void release(std::string_view name) const;
 
 protected:
+  /// Told the stored bytes of one row or of several.
+  using RunVisitor =
+      std::function<void(std::span<const std::byte> data, uint64_t rows)>;
+
+  /// Calls `visit` for rows [first, first + count), in their order. A source
+  /// whose tensors are computed overrides it; stored() is empty then.
+  virtual void visitRuns(size_t tensor, uint64_t first, uint64_t count,
+                         const RunVisitor &visit) const;
+
   /// The stored bytes of one tensor, as in the file.
   virtual std::span<const std::byte> stored(size_t tensor) const = 0;
   /// The stored row that holds this view's row.
@@ -114,12 +124,8 @@ private:
   };
 
   void checkRange(const TensorInfo &info, uint64_t first, uint64_t count) const;
-  template <typename Visit>
   void forEachRun(std::string_view name, uint64_t first, uint64_t count,
-                  Visit visit) const;
-  template <typename Visit>
-  void forEachStoredRun(size_t tensor, uint64_t first, uint64_t count,
-                        Visit visit) const;
+                  const RunVisitor &visit) const;
 
   std::map<size_t, Overlay> overlays; ///< by tensor
 };

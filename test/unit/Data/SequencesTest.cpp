@@ -10,6 +10,7 @@
 #include "DataTestSupport.h"
 
 #include <algorithm>
+#include <map>
 
 using namespace stem;
 using namespace stem::test;
@@ -74,6 +75,25 @@ Row rowOf(const Batch &batch, size_t row) {
   return result;
 }
 
+/// The most of any row, from its places.
+Sequences::RowBound boundOf(const std::vector<Row> &rows, uint64_t tile) {
+  Sequences::RowBound most = {};
+  for (const Row &row : rows) {
+    std::map<int32_t, uint64_t> lengths;
+    for (const int32_t sequence : row.sequences)
+      if (sequence >= 0)
+        ++lengths[sequence];
+    uint64_t tokens = 0;
+    for (const auto &[sequence, length] : lengths) {
+      tokens += (length + tile - 1) / tile * tile;
+      most.longest = std::max(most.longest, length);
+    }
+    most.tokens = std::max(most.tokens, tokens);
+    most.documents = std::max<uint64_t>(most.documents, lengths.size());
+  }
+  return most;
+}
+
 class SequencesTest : public testing::Test {
 protected:
   TokenShard open(const Documents &documents) {
@@ -83,6 +103,27 @@ protected:
 
   TemporaryFolder folder;
 };
+
+TEST_F(SequencesTest, boundOfARow) {
+  Documents documents;
+  for (int32_t i = 0; i < 40; ++i)
+    documents.push_back(Ids(static_cast<size_t>(1 + i * i % 23), i));
+  const TokenShard shard = open(documents);
+  const DocumentSplit split(documents.size(), 0.2, 3, "x");
+  for (const DataPart part : {DataPart::Training, DataPart::Validation})
+    for (const uint64_t length : {3, 16, 50})
+      for (const bool respects : {false, true}) {
+        const SequenceOptions options = {
+            .length = length, .respectDocuments = respects, .keepLast = true};
+        const Sequences sequences(shard, split, part, options);
+        const Sequences::RowBound seen = sequences.boundOfRow(8);
+        const Sequences::RowBound wanted =
+            boundOf(pack(documents, split, part, options), 8);
+        EXPECT_EQ(seen.tokens, wanted.tokens);
+        EXPECT_EQ(seen.documents, wanted.documents);
+        EXPECT_EQ(seen.longest, wanted.longest);
+      }
+}
 
 TEST_F(SequencesTest, documentsRunOn) {
   const TokenShard shard = open({{1, 2, 3}, {4, 5}, {6, 7, 8, 9}});

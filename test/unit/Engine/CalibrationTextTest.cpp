@@ -59,6 +59,7 @@ protected:
     options.tokens = windows * kWindow + kWindow - 1;
     options.window = kWindow;
     options.maxStepTokens = kStep;
+    options.shortEach = 0;
     options.seed = seed;
     return readCalibrationText(options, tokenizer);
   }
@@ -322,6 +323,55 @@ TEST_F(CalibrationTextTest, DialogueIsInEveryPart) {
   EXPECT_EQ(documentsIn(result.fit)[14], 200);
 }
 
+/// The windows of a stream: the token that each begins with, and its length.
+std::vector<std::pair<int32_t, int32_t>> windowsIn(const TokenStream &stream) {
+  std::vector<std::pair<int32_t, int32_t>> windows;
+  for (size_t i = 0; i < stream.ids.size(); ++i) {
+    if (stream.sequences[i] < 0)
+      continue;
+    if (stream.positions[i] == 0)
+      windows.push_back({stream.ids[i], 0});
+    ++windows.back().second;
+  }
+  return windows;
+}
+
+TEST_F(CalibrationTextTest, OfSoManyWindowsTheFirstIsCutShort) {
+  CalibrationTextOptions options;
+  options.window = 130;
+  options.shortEach = 3;
+  TextSource text{"text", "", {}};
+  // Fourteen documents of one window each are for the fit.
+  for (int32_t i = 0; i < 16; ++i)
+    text.documents.push_back(std::vector<int32_t>(130, i));
+  const CalibrationText dealt = dealTexts({text}, {16 * 130}, options);
+  // What is left of 130 behind two of 64 is too short for a window.
+  const std::vector<std::pair<int32_t, int32_t>> first = {
+      {0, 64}, {0, 64}, {1, 130}, {2, 130}, {3, 64}, {3, 64}};
+  std::vector<std::pair<int32_t, int32_t>> windows = windowsIn(dealt.fit);
+  ASSERT_EQ(windows.size(), 14u + 5u);
+  windows.resize(first.size());
+  EXPECT_EQ(windows, first);
+  EXPECT_EQ(windowsIn(dealt.choose), (decltype(first){{8, 64}, {8, 64}}));
+  EXPECT_EQ(dealt.sources[0].tokensTaken, 16 * 130 - 7 * 2);
+}
+
+TEST_F(CalibrationTextTest, ADialogueBeginsAWindow) {
+  CalibrationTextOptions options;
+  options.window = 130;
+  TextSource dialogue{"dialogue", "", {}, /*isDialogue=*/true};
+  for (int32_t i = 0; i < 16; ++i)
+    dialogue.documents.push_back(std::vector<int32_t>(i == 1 ? 150 : 10, i));
+  const CalibrationText dealt = dealTexts({dialogue}, {1000}, options);
+  const std::vector<std::pair<int32_t, int32_t>> first = {
+      {0, 10}, {1, 130}, {1, 20}, {2, 10}};
+  std::vector<std::pair<int32_t, int32_t>> windows = windowsIn(dealt.fit);
+  ASSERT_EQ(windows.size(), 15u);
+  windows.resize(first.size());
+  EXPECT_EQ(windows, first);
+  EXPECT_EQ(dealt.sources[0].tokensTaken, 15 * 10 + 150);
+}
+
 /// Two texts are dealt one after the other; a step may hold windows of both.
 TEST_F(CalibrationTextTest, WindowsOfAStepAreDifferentSequences) {
   CalibrationTextOptions options;
@@ -352,6 +402,7 @@ TEST_F(CalibrationTextTest, Coverage) {
   CalibrationTextOptions options;
   options.window = kWindow;
   options.maxStepTokens = kStep;
+  options.shortEach = 0;
   std::vector<int32_t> ids(16 * kWindow, 7);
   // Half of what is checked on is new.
   for (int64_t i = 15 * kWindow; i < 16 * kWindow; i += 2)

@@ -243,9 +243,11 @@ TEST_F(DistillationTest, PlansTheTeachersMemory) {
   const Checkpoint teacher = Checkpoint::open(folder.path());
   const CompiledStep with(student, options(&teacher, 1));
   const CompiledStep without(student, options(nullptr, 1));
-  EXPECT_EQ(without.memory().teacher, 0);
-  EXPECT_GT(with.memory().teacher, 2 * 4 * 48 * 72);
-  EXPECT_GE(with.memory().weights - without.memory().weights, 4 * 48 * 96);
+  const BatchBound bound = boundOfRows(2, 9, with.tokenTile());
+  EXPECT_EQ(without.memory(bound).teacher, 0);
+  EXPECT_GT(with.memory(bound).teacher, 2 * 4 * 48 * 72);
+  EXPECT_GE(with.memory(bound).weights - without.memory(bound).weights,
+            4 * 48 * 96);
 }
 
 TEST_F(DistillationTest, AnotherVocabularyIsRefused) {

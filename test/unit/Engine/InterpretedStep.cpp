@@ -72,7 +72,8 @@ public:
   }
   const std::vector<Table> &tables() const override { return tableList; }
   const EngineReport &report() const override { return engineReport; }
-  StepMemory memory() const override;
+  StepMemory memory(const BatchBound &bound) const override;
+  int64_t tokenTile() const override { return 1; }
   stem_context *context() const override { return runtime.get(); }
   void load() override;
   void setParameter(size_t parameter, std::span<const float> values) override;
@@ -194,7 +195,7 @@ void InterpretedStep::listTrained(const std::set<std::string> &keys,
   }
 }
 
-StepMemory InterpretedStep::memory() const {
+StepMemory InterpretedStep::memory(const BatchBound &) const {
   StepMemory memory;
   double weights = 0;
   for (const std::string &name : checkpoint.weights().names())

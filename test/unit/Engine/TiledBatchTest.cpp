@@ -95,10 +95,10 @@ TEST(TiledBatch, PositionsRiseFromZero) {
 }
 
 TEST(TiledBatch, TokensOfWholeRows) {
-  EXPECT_EQ(tiledTokens(2, 6, 4), 16);
-  EXPECT_EQ(tiledTokens(2, 8, 4), 16);
-  EXPECT_EQ(tiledTokens(0, 0, 4), 4);
-  EXPECT_EQ(tiledTokens(3, 1, 128), 384);
+  EXPECT_EQ(boundOfRows(2, 6, 4).tokens, 16);
+  EXPECT_EQ(boundOfRows(2, 8, 4).tokens, 16);
+  EXPECT_EQ(boundOfRows(0, 0, 4).tokens, 4);
+  EXPECT_EQ(boundOfRows(3, 1, 128).tokens, 384);
 }
 
 } // namespace

@@ -57,7 +57,10 @@ public:
   }
   const std::vector<Table> &tables() const override { return inner->tables(); }
   const EngineReport &report() const override { return inner->report(); }
-  StepMemory memory() const override { return inner->memory(); }
+  StepMemory memory(const BatchBound &bound) const override {
+    return inner->memory(bound);
+  }
+  int64_t tokenTile() const override { return inner->tokenTile(); }
   stem_context *context() const override { return inner->context(); }
   void load() override { inner->load(); }
   void setParameter(size_t parameter, std::span<const float> values) override {

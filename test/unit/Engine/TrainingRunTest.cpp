@@ -140,7 +140,8 @@ TEST(TrainingPlan, CountsEveryByteAndProduct) {
   TrainerOptions trainer;
   trainer.rows.mode = RowMode::Exact;
   trainer.accumulate = 3;
-  const TrainingPlan plan(checkpoint, *step, trainer, {2, 8, 3});
+  const TrainingPlan plan(checkpoint, *step, trainer, {2, 8, 3},
+                          boundOfRows(2, 8, 1));
   int64_t dense = 0, matrices = 0;
   for (const auto &parameter : step->parameters()) {
     dense += parameter.elements();
@@ -172,7 +173,8 @@ TEST(TrainingPlan, OfTablesAlone) {
   options.rowType = DType::BF16;
   options.tokens = 16;
   const auto step = makeInterpretedStep(checkpoint, options);
-  const TrainingPlan plan(checkpoint, *step, {}, {2, 8, 1});
+  const TrainingPlan plan(checkpoint, *step, {}, {2, 8, 1},
+                          boundOfRows(2, 8, 1));
   const Json memory = plan.json()["memory"];
   EXPECT_EQ(memory["masters"], 0);
   EXPECT_EQ(memory["tables"], 2 * 96 * 80 * 2);
