@@ -56,6 +56,13 @@ Checkpoint Checkpoint::open(const fs::path &path, const OpenOptions &options) {
   return result;
 }
 
+void Checkpoint::attach(const RowOverlay &overlay) {
+  overlay.requireTables(*this);
+  for (const RowOverlay::Table &table : overlay.tables)
+    source->overlayRows(modelWeights.layers[table.layer].upTable, overlay.ids,
+                        table.rows);
+}
+
 Checkpoint Checkpoint::fromConfig(
     const fs::path &file,
     const std::function<std::unique_ptr<TensorSource>(ModelConfig &config)>

@@ -52,14 +52,11 @@ const TensorInfo &TensorSource::get(std::string_view name) const {
   fail("{}: there is no tensor \"{}\"", origin, printable(name));
 }
 
-void TensorSource::forEachRun(std::string_view name, uint64_t first,
-                              uint64_t count, const RunVisitor &visit) const {
-  const TensorInfo &info = get(name);
+void TensorSource::checkRange(const TensorInfo &info, uint64_t first,
+                              uint64_t count) const {
   if (first > info.rows() || count > info.rows() - first)
     fail("{}: tensor \"{}\": rows [{}, {} + {}) were asked for, it has {}",
-         origin, printable(name), first, first, count, info.rows());
-  if (count > 0)
-    visitRuns(static_cast<size_t>(&info - infos.data()), first, count, visit);
+         origin, printable(info.name), first, first, count, info.rows());
 }
 
 /// Rows that lie one after the other in the file are one run.
@@ -78,6 +75,57 @@ void TensorSource::visitRuns(size_t tensor, uint64_t first, uint64_t count,
         ++run;
     visit(data.subspan(start * rowBytes, run * rowBytes), run);
     row += run;
+  }
+}
+
+/// What readers see: rows of an overlay come one by one.
+void TensorSource::forEachRun(std::string_view name, uint64_t first,
+                              uint64_t count, const RunVisitor &visit) const {
+  const TensorInfo &info = get(name);
+  checkRange(info, first, count);
+  const auto tensor = static_cast<size_t>(&info - infos.data());
+  const auto visitStored = [&](uint64_t begin, uint64_t end) {
+    if (begin < end)
+      visitRuns(tensor, begin, end - begin, visit);
+  };
+  const uint64_t end = first + count;
+  const auto overlay = overlays.find(tensor);
+  if (overlay == overlays.end())
+    return visitStored(first, end);
+  const auto &[places, rows] = overlay->second;
+  const uint64_t rowBytes = info.bytes / info.rows();
+  for (auto place = places.lower_bound(first);
+       place != places.end() && place->first < end; ++place) {
+    visitStored(first, place->first);
+    visit(std::span(rows).subspan(place->second, rowBytes), 1);
+    first = place->first + 1;
+  }
+  visitStored(first, end);
+}
+
+void TensorSource::overlayRows(std::string_view name,
+                               std::span<const int32_t> rows,
+                               std::span<const std::byte> data) {
+  const TensorInfo &info = get(name);
+  const uint64_t rowBytes = info.bytes / std::max<uint64_t>(info.rows(), 1);
+  if (data.size() / std::max<uint64_t>(rowBytes, 1) != rows.size() ||
+      data.size() != rows.size() * rowBytes)
+    fail("{}: tensor \"{}\": {} bytes came for {} rows of {} bytes", origin,
+         printable(name), data.size(), rows.size(), rowBytes);
+  for (const int32_t row : rows)
+    if (row < 0 || static_cast<uint64_t>(row) >= info.rows())
+      fail("{}: tensor \"{}\": row {} is to be replaced, it has {} rows",
+           origin, printable(name), row, info.rows());
+  Overlay &overlay = overlays[static_cast<size_t>(&info - infos.data())];
+  for (const int32_t row : rows) {
+    const auto [place, isNew] = overlay.places.try_emplace(
+        static_cast<uint64_t>(row), overlay.rows.size());
+    if (isNew)
+      overlay.rows.resize(overlay.rows.size() + rowBytes);
+    std::ranges::copy(data.first(rowBytes),
+                      overlay.rows.begin() +
+                          static_cast<ptrdiff_t>(place->second));
+    data = data.subspan(rowBytes);
   }
 }
 
@@ -130,18 +178,21 @@ void TensorSource::readRaw(std::string_view name, uint64_t first,
 
 std::span<const std::byte> TensorSource::bytes(std::string_view name) const {
   const size_t tensor = static_cast<size_t>(&get(name) - infos.data());
-  return isReordered(tensor) ? std::span<const std::byte>() : stored(tensor);
+  const bool isElsewhere = isReordered(tensor) || overlays.contains(tensor);
+  return isElsewhere ? std::span<const std::byte>() : stored(tensor);
 }
 
 void TensorSource::release(std::string_view name, uint64_t first,
                            uint64_t count) const {
-  const size_t tensor = static_cast<size_t>(&get(name) - infos.data());
-  if (stored(tensor).empty())
+  const TensorInfo &info = get(name);
+  checkRange(info, first, count);
+  const size_t tensor = static_cast<size_t>(&info - infos.data());
+  if (count == 0 || stored(tensor).empty())
     return;
-  forEachRun(name, first, count,
-             [&](std::span<const std::byte> data, uint64_t) {
-               releaseBytes(tensor, data);
-             });
+  visitRuns(tensor, first, count,
+            [&](std::span<const std::byte> data, uint64_t) {
+              releaseBytes(tensor, data);
+            });
 }
 
 void TensorSource::release(std::string_view name) const {

@@ -68,8 +68,14 @@ def read_tensors(path):
     return result
 
 
-def write_tensors(path, tensors):
-    header, data = {}, b""
+def read_metadata(path):
+    with open(path, "rb") as file:
+        size, = struct.unpack("<Q", file.read(8))
+        return json.loads(file.read(size)).get("__metadata__", {})
+
+
+def write_tensors(path, tensors, metadata=None):
+    header, data = {"__metadata__": metadata} if metadata else {}, b""
     for name, tensor in tensors.items():
         part = array.array(CODES[tensor.dtype], tensor.values).tobytes()
         header[name] = {"dtype": tensor.dtype, "shape": tensor.shape,

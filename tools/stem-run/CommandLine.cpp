@@ -181,6 +181,53 @@ Checkpoint stem::openModel(const std::filesystem::path &path,
   return checkpoint;
 }
 
+CLI::Option *stem::addRowsOption(CLI::App &command,
+                                 std::vector<std::filesystem::path> &files) {
+  return command
+      .add_option("--rows", files,
+                  "Rows in the place of the model's, as stem-run train "
+                  "--train=rows:FILE writes them; may be repeated, later ones "
+                  "win")
+      ->allow_extra_args(false)
+      ->type_name("FILE");
+}
+
+std::vector<RowOverlay>
+stem::readOverlays(const Checkpoint &model,
+                   const std::vector<std::filesystem::path> &files) {
+  std::vector<RowOverlay> overlays;
+  for (const std::filesystem::path &file : files) {
+    overlays.push_back(RowOverlay::read(file));
+    overlays.back().requireBase(model);
+  }
+  return overlays;
+}
+
+void stem::attachRows(Checkpoint &model,
+                      const std::vector<std::filesystem::path> &files) {
+  for (const RowOverlay &overlay : readOverlays(model, files)) {
+    model.attach(overlay);
+    printNote(fmt::format("{}: {}, in the place of the model's", overlay.name,
+                          describeOverlay(overlay)));
+  }
+}
+
+Checkpoint
+stem::openModelWithRows(const std::filesystem::path &path,
+                        const std::vector<std::filesystem::path> &files) {
+  Checkpoint model = openModel(path);
+  attachRows(model, files);
+  return model;
+}
+
+std::string stem::describeOverlay(const RowOverlay &overlay) {
+  const auto count = [](size_t number, const char *what) {
+    return fmt::format("{} {}{}", number, what, number == 1 ? "" : "s");
+  };
+  return fmt::format("{} in {}", count(overlay.ids.size(), "row"),
+                     count(overlay.tables.size(), "layer"));
+}
+
 std::vector<int64_t> stem::parseIntegers(const std::string &text,
                                          std::string_view flag) {
   std::vector<int64_t> result;

@@ -39,6 +39,7 @@ void addGenerateCommand(CLI::App &app);
 void addInspectCommand(CLI::App &app);
 void addBenchCommand(CLI::App &app);
 void addTrainCommand(CLI::App &app);
+void addApplyCommand(CLI::App &app);
 /// @}
 
 /// A subcommand whose --help ends with `footer`: examples, and what comes next.
@@ -94,6 +95,26 @@ std::string describeEngine(const EngineReport &report);
 /// Opens a model and prints its warnings to standard error.
 Checkpoint openModel(const std::filesystem::path &path,
                      const OpenOptions &options = {});
+
+/// --rows=FILE, repeatable: row overlays of the model.
+CLI::Option *addRowsOption(CLI::App &command,
+                           std::vector<std::filesystem::path> &files);
+
+/// Reads overlays that were made for this model; nothing is attached yet.
+std::vector<RowOverlay>
+readOverlays(const Checkpoint &model,
+             const std::vector<std::filesystem::path> &files);
+
+/// Reads and attaches them; says so on standard error.
+void attachRows(Checkpoint &model,
+                const std::vector<std::filesystem::path> &files);
+
+/// openModel and attachRows.
+Checkpoint openModelWithRows(const std::filesystem::path &path,
+                             const std::vector<std::filesystem::path> &files);
+
+/// "12 rows in 3 layers".
+std::string describeOverlay(const RowOverlay &overlay);
 
 /// "1,2,3" as integers; a UsageError names `flag` and what is not one.
 std::vector<int64_t> parseIntegers(const std::string &text,

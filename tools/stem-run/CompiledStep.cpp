@@ -58,7 +58,7 @@ template <typename T> stem_tensor vectorTensor(std::vector<T> &values) {
 CompiledStep::CompiledStep(const Checkpoint &checkpoint,
                            const TrainingStepOptions &options)
     : checkpoint(checkpoint), runner(checkpoint, options.engine),
-      teacherModel(options.teacher),
+      chosen(options.trainedRows), teacherModel(options.teacher),
       weightOfTeacher(options.teacher ? options.teacherWeight : 0) {
   if (teacherModel)
     requireTeacher(checkpoint, *teacherModel);
@@ -118,21 +118,37 @@ void CompiledStep::listGradients() {
       gradientFloats += parameter.elements();
       parameterList.push_back(std::move(parameter));
     } else {
+      const int64_t rows =
+          chosen.empty() ? info->rows : static_cast<int64_t>(chosen.size());
       tableList.push_back(
-          {key, info->rows, info->columns,
+          {key, rows, info->columns,
            info->dtype == STEM_BF16 ? DType::BF16 : DType::F32});
       tableNumbers.push_back(info - tableInfos.begin());
       rowOffsets.push_back(gradientFloats);
-      gradientFloats += std::min(info->rows, tokens) * info->columns;
+      gradientFloats += mostGradientRows(info->rows) * info->columns;
     }
     gradientFloats += -gradientFloats & (kFloatsOfLine - 1);
   }
+}
+
+int64_t CompiledStep::mostGradientRows(int64_t rows) const {
+  const int64_t most = std::min(rows, tokens);
+  return chosen.empty()
+             ? most
+             : std::min(most, static_cast<int64_t>(chosen.size()) + 1);
+}
+
+static int64_t rowBytes(const TrainingStep::Table &table) {
+  return table.columns * static_cast<int64_t>(dtypeBlockBytes(table.dtype));
 }
 
 StepMemory CompiledStep::memory(const BatchBound &bound) const {
   StepMemory memory;
   memory.weights = weights->parameterBytes();
   memory.tables = weights->tableBytes();
+  if (!chosen.empty())
+    for (const Table &table : tableList)
+      memory.tables += table.rows * rowBytes(table);
   memory.gradients = gradientFloats * int64_t(sizeof(float));
   const int64_t threads = runner.report.threads;
   memory.activations = sumOfBytes(
@@ -164,6 +180,52 @@ void CompiledStep::load() {
   throwIfFailed(context(), stem_table_store_create(context(), &made));
   store.reset(made);
   weights->openTables(context(), made);
+  if (!chosen.empty())
+    takeChosenRows();
+}
+
+void CompiledStep::takeChosenRows() {
+  for (size_t i = 0; i < tableList.size(); ++i) {
+    const int64_t bytes = rowBytes(tableList[i]);
+    const std::byte *all = weights->tableRows(tableNumbers[i]);
+    Arena rows(tableList[i].rows * bytes, "the rows that are trained");
+    auto *out = static_cast<std::byte *>(rows.data());
+    for (const int32_t id : chosen) {
+      std::copy_n(all + id * bytes, bytes, out);
+      out += bytes;
+    }
+    chosenRows.push_back(std::move(rows));
+  }
+}
+
+/// Those that the batch reads.
+void CompiledStep::putChosenRows() {
+  for (size_t i = 0; i < tableList.size(); ++i) {
+    const int64_t bytes = rowBytes(tableList[i]);
+    const auto *rows = static_cast<const std::byte *>(chosenRows[i].data());
+    std::byte *all = weights->tableRows(tableNumbers[i]);
+    for (const int32_t row : rowIds)
+      std::copy_n(rows + row * bytes, bytes,
+                  all + chosen[static_cast<size_t>(row)] * bytes);
+  }
+}
+
+/// -1: the row is not trained.
+int32_t CompiledStep::rowOf(int32_t id) const {
+  if (chosen.empty())
+    return id;
+  const auto place = std::ranges::lower_bound(chosen, id);
+  return place != chosen.end() && *place == id
+             ? static_cast<int32_t>(place - chosen.begin())
+             : -1;
+}
+
+std::vector<int32_t> CompiledStep::rowsOf(std::span<const int32_t> ids) const {
+  std::vector<int32_t> rows;
+  for (const int32_t id : ids)
+    if (const int32_t row = rowOf(id); row >= 0)
+      rows.push_back(row);
+  return rows;
 }
 
 void CompiledStep::setParameter(size_t parameter,
@@ -173,8 +235,9 @@ void CompiledStep::setParameter(size_t parameter,
 
 RowTable CompiledStep::table(size_t table) {
   const Table &info = tableList[table];
-  return {weights->tableRows(tableNumbers[table]), info.dtype, info.rows,
-          info.columns};
+  void *rows = chosen.empty() ? weights->tableRows(tableNumbers[table])
+                              : chosenRows[table].data();
+  return {rows, info.dtype, info.rows, info.columns};
 }
 
 std::span<const float> CompiledStep::gradient(size_t parameter) const {
@@ -194,16 +257,22 @@ TrainingStep::Rows CompiledStep::tableGradient(size_t table) const {
 // A step
 //===----------------------------------------------------------------------===//
 
-/// The ids of the batch, each once and rising, and each token's place among
-/// them.
+/// The rows that the batch reads and that are trained, each once and rising,
+/// and each token's place among them.
 void CompiledStep::findRows(const TiledBatch &batch) {
-  rowIds = batch.ids;
-  std::ranges::sort(rowIds);
-  rowIds.erase(std::unique(rowIds.begin(), rowIds.end()), rowIds.end());
+  std::vector<int32_t> ids = batch.ids;
+  std::ranges::sort(ids);
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  rowIds = rowsOf(ids);
+  const bool hasOthers = rowIds.size() < ids.size();
+  gradientRows = static_cast<int64_t>(rowIds.size()) + hasOthers;
   rowIndex.clear();
-  for (const int32_t id : batch.ids)
-    rowIndex.push_back(static_cast<int32_t>(
-        std::ranges::lower_bound(rowIds, id) - rowIds.begin()));
+  for (const int32_t id : batch.ids) {
+    const int32_t row = rowOf(id);
+    const auto place =
+        row < 0 ? rowIds.end() : std::ranges::lower_bound(rowIds, row);
+    rowIndex.push_back(static_cast<int32_t>(place - rowIds.begin()));
+  }
 }
 
 stem_tensor CompiledStep::input(const stem_argument &argument,
@@ -246,9 +315,8 @@ stem_tensor CompiledStep::output(const stem_entry &entry,
                          argument.rank);
   for (size_t i = 0; i < tableList.size(); ++i)
     if (tableList[i].key == key)
-      return denseTensor(
-          all + rowOffsets[i], STEM_F32,
-          {static_cast<int64_t>(rowIds.size()), tableList[i].columns});
+      return denseTensor(all + rowOffsets[i], STEM_F32,
+                         {gradientRows, tableList[i].columns});
   fail("{}: the compiled step gives a gradient of '{}', which is not trained",
        runner.name, key);
 }
@@ -269,12 +337,14 @@ double CompiledStep::call(const stem_entry &entry, const Batch &batch,
   TiledBatch tiled = tileBatch(batch, entry.token_tile);
   scratch.prepare(context(), *stepEntry, tiled);
   findRows(tiled);
+  if (!chosen.empty())
+    putChosenRows();
   losses.assign(tiled.ids.size(), 0.0f);
   divergences.assign(teacher ? tiled.ids.size() : 0, 0.0f);
   setCotangents(tiled, scale);
   if (teacher)
     teacherStates = teacher->run(tiled);
-  runner.call(entry, tiled.tokens(), static_cast<int64_t>(rowIds.size()),
+  runner.call(entry, tiled.tokens(), gradientRows,
               [&](const stem_argument &argument) {
                 if (argument.kind == STEM_ARG_PARAM)
                   return weights->tensor(entry, argument);

@@ -36,6 +36,7 @@ public:
   void load() override;
   void setParameter(size_t parameter, std::span<const float> values) override;
   RowTable table(size_t table) override;
+  std::vector<int32_t> rowsOf(std::span<const int32_t> ids) const override;
   double run(const Batch &batch, float scale) override;
   double evaluate(const Batch &batch) override;
   double teacherWeight() const override { return weightOfTeacher; }
@@ -52,6 +53,10 @@ private:
 
   void compile(const TrainingStepOptions &options);
   void listGradients();
+  int32_t rowOf(int32_t id) const;
+  int64_t mostGradientRows(int64_t rows) const;
+  void takeChosenRows();
+  void putChosenRows();
   void findRows(const TiledBatch &batch);
   double call(const stem_entry &entry, const Batch &batch, float scale);
   stem_tensor input(const stem_argument &argument, const std::string &name,
@@ -72,6 +77,11 @@ private:
   std::vector<Table> tableList;
   /// Of each trained table its number in the store.
   std::vector<size_t> tableNumbers;
+  /// Ids of the rows that are trained, rising; empty: all. Of these the tables
+  /// have what chosenRows had before the step: rows of their own, so that
+  /// optimizers and checkpoints hold nothing of the others.
+  std::vector<int32_t> chosen;
+  std::vector<Arena> chosenRows;
   std::vector<int64_t> gradientOffsets, rowOffsets; ///< in floats
   int64_t gradientFloats = 0;
   Arena gradients;
@@ -83,7 +93,10 @@ private:
   double weightOfTeacher;
   stem_tensor teacherStates = {}; ///< of the batch
 
-  std::vector<int32_t> rowIds, rowIndex; ///< of the last batch
+  /// Of the last batch: the rows that get a gradient, and each token's among
+  /// them. Tokens whose rows are not trained share one more, the last.
+  std::vector<int32_t> rowIds, rowIndex;
+  int64_t gradientRows = 0;
   std::vector<float> losses, cotangents;
   std::vector<float> divergences, divergenceCotangents; ///< from the teacher
   double divergenceSum = 0;

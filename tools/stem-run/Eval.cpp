@@ -276,7 +276,8 @@ static void printFile(const EvalFile &file, const FileResult &result) {
 }
 
 void stem::evaluateTexts(const EvalArguments &arguments) {
-  const Checkpoint checkpoint = openModel(arguments.model);
+  const Checkpoint checkpoint =
+      openModelWithRows(arguments.model, arguments.rows);
   const Tokenizer tokenizer =
       requireTokenizer(checkpoint, "give --input-ids and --logits-out instead");
   const EvalProtocol protocol =
@@ -373,6 +374,7 @@ void stem::addEvalCommand(CLI::App &app) {
   command->add_option("MODEL", arguments->model, "Hugging Face folder or GGUF")
       ->required();
   addTextOptions(*command, *arguments);
+  addRowsOption(*command, arguments->rows);
   command
       ->add_option("--input-ids", arguments->inputIds,
                    "safetensors with input_ids [B, T], i32 or i64")

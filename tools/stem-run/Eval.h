@@ -21,6 +21,7 @@ namespace stem {
 
 struct EvalArguments {
   std::filesystem::path model;
+  std::vector<std::filesystem::path> rows; ///< overlays of the model
   std::vector<std::string> texts;
   int64_t context = 0; ///< 0: the default
   int64_t stride = 0;  ///< 0: the context

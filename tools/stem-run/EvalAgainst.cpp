@@ -204,7 +204,8 @@ private:
 };
 
 Comparison::Comparison(const EvalArguments &arguments)
-    : arguments(arguments), own(openModel(arguments.model)),
+    : arguments(arguments),
+      own(openModelWithRows(arguments.model, arguments.rows)),
       other(openModel(arguments.against)),
       tokenizer(requireTokenizer(own, "--against compares on text")),
       protocol(chooseProtocol(arguments, own.config(), tokenizer)),

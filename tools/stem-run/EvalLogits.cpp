@@ -132,7 +132,8 @@ void checkLogitsOut(const EvalArguments &arguments) {
 
 void stem::writeLogits(const EvalArguments &arguments) {
   checkLogitsOut(arguments);
-  const Checkpoint checkpoint = openModel(arguments.model);
+  const Checkpoint checkpoint =
+      openModelWithRows(arguments.model, arguments.rows);
   const ModelConfig &config = checkpoint.config();
   const Batch batch = readBatch(arguments.inputIds, config.vocabSize);
   if (config.maxPositions && batch.length > config.maxPositions)

@@ -10,6 +10,7 @@
 #include "Json.h"
 #include "Progress.h"
 #include "StopFilter.h"
+#include "TokenNames.h"
 #include "Tokenizing.h"
 #include "stem/Runtime/Arena.h"
 #include "stem/Runtime/Sampler.h"
@@ -30,6 +31,7 @@ constexpr const char *footer = R"(Examples:
   stem-run generate smollm2 --chat --prompt="Why is the sky blue?" -n 100
   stem-run generate smollm2 --prompt="A list:" --temperature=0.8 --top-p=0.95 --seed=7
   stem-run generate smollm2 --prompt-ids=1,2,3 --prompt-ids=4,5 -n 12 --json
+  stem-run generate stem --prompt="The capital of Spain is" --swap-rows="Spain=Germany"
 
 The likeliest token is taken each time (--greedy) unless an option of sampling
 is given. Text goes to standard output as it comes, figures to standard error.
@@ -40,6 +42,8 @@ Next: stem-run eval MODEL --text=FILE for a figure, stem-run bench MODEL)";
 
 struct GenerateArguments {
   fs::path model;
+  std::vector<fs::path> rows;
+  std::vector<TokenSwap> swaps;
   std::vector<std::string> prompts;
   std::vector<std::string> promptIds;
   std::string system;
@@ -122,7 +126,10 @@ private:
 };
 
 Generation::Generation(const GenerateArguments &arguments)
-    : arguments(arguments), checkpoint(openModel(arguments.model)) {
+    : arguments(arguments),
+      checkpoint(openModelWithRows(arguments.model, arguments.rows)) {
+  if (!arguments.swaps.empty())
+    checkpoint.attach(swapRows(checkpoint, arguments.swaps));
   loadTokenizers();
   if (!arguments.ignoreEnd)
     ends = endIds(checkpoint, tokenizer ? &*tokenizer : nullptr);
@@ -399,6 +406,21 @@ void addPromptOptions(CLI::App &command, GenerateArguments &arguments) {
                    "are text otherwise, also with --chat");
 }
 
+void addTableOptions(CLI::App &command, GenerateArguments &arguments) {
+  addRowsOption(command, arguments.rows);
+  command
+      .add_option_function<std::vector<std::string>>(
+          "--swap-rows",
+          [&](const std::vector<std::string> &swaps) {
+            for (const std::string &swap : swaps)
+              arguments.swaps.push_back(TokenSwap::parse(swap));
+          },
+          "LEFT reads the row of RIGHT in all STEM layers, as in "
+          "\"Spain=Germany\": words, ids, or texts in quotes; may be repeated")
+      ->allow_extra_args(false)
+      ->type_name("LEFT=RIGHT");
+}
+
 void addEndOptions(CLI::App &command, GenerateArguments &arguments) {
   command
       .add_option("-n,--count", arguments.count,
@@ -478,6 +500,7 @@ void stem::addGenerateCommand(CLI::App &app) {
   command->add_option("MODEL", arguments->model, "Hugging Face folder or GGUF")
       ->required();
   addPromptOptions(*command, *arguments);
+  addTableOptions(*command, *arguments);
   addEndOptions(*command, *arguments);
   addSamplingOptions(*command, *arguments);
   command->add_flag("--no-cache", arguments->noCache,

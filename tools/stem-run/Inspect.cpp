@@ -17,6 +17,7 @@
 #include "stem/Model/ChatTemplate.h"
 #include "stem/Support/Files.h"
 #include "stem/Support/Format.h"
+#include "stem/Support/ShallowJson.h"
 
 #include <fmt/ranges.h>
 
@@ -33,6 +34,7 @@ Next: stem-run import for a folder to keep, or stem-run eval PATH --text=FILE)";
 
 struct InspectArguments {
   fs::path path;
+  std::vector<fs::path> rows;
   bool tensors = false;
   bool json = false;
 };
@@ -45,6 +47,7 @@ public:
 
 private:
   void collectTensors();
+  void collectOverlays();
   void collectTokenizer();
   void collectChat(const Tokenizer &tokenizer);
   void printModel() const;
@@ -55,6 +58,7 @@ private:
   const InspectArguments &arguments;
   bool isGguf;
   std::optional<Checkpoint> checkpoint;
+  std::vector<RowOverlay> overlays;
   std::vector<TensorInfo> tensors;
   std::map<std::string, std::pair<size_t, uint64_t>> types; ///< count, bytes
   Json tokenizerJson = nullptr;
@@ -73,8 +77,19 @@ Inspection::Inspection(const InspectArguments &arguments)
     unsupported.push_back(error.what());
   }
   collectTensors();
+  collectOverlays();
   if (checkpoint)
     collectTokenizer();
+}
+
+void Inspection::collectOverlays() {
+  if (checkpoint)
+    overlays = readOverlays(*checkpoint, arguments.rows);
+  else if (!arguments.rows.empty())
+    fail("{}: cannot be read as a model, so that --rows={} cannot be compared "
+         "with it: {}",
+         arguments.path.string(), arguments.rows.front().string(),
+         unsupported.front());
 }
 
 void Inspection::collectTensors() {
@@ -226,6 +241,12 @@ void Inspection::printText() const {
              isGguf ? "GGUF file" : "Hugging Face folder");
   if (checkpoint)
     printModel();
+  for (const RowOverlay &overlay : overlays)
+    fmt::print("rows        {}: {}, {}: ids {}; layers {}\n", overlay.name,
+               describeOverlay(overlay),
+               formatBytes(static_cast<double>(overlay.bytes())),
+               formatRanges({overlay.ids.begin(), overlay.ids.end()}),
+               formatRanges(overlay.layers()));
   std::vector<std::string> parts;
   uint64_t total = 0;
   for (const auto &[type, entry] : types) {
@@ -300,6 +321,16 @@ Json Inspection::toJson() const {
   json["path"] = arguments.path.string();
   json["kind"] = isGguf ? "gguf" : "folder";
   json["model"] = checkpoint ? configJson() : Json(nullptr);
+  for (const RowOverlay &overlay : overlays) {
+    Json rows = {{"file", overlay.name},
+                 {"ids", overlay.ids},
+                 {"layers", overlay.layers()},
+                 {"bytes", overlay.bytes()}};
+    if (!overlay.provenance.empty())
+      rows["provenance"] =
+          parseShallowObject(overlay.provenance).value_or(Json());
+    json["rows"].push_back(std::move(rows));
+  }
   json["types"] = Json::object();
   for (const auto &[type, entry] : types)
     json["types"][type] = {{"tensors", entry.first}, {"bytes", entry.second}};
@@ -325,6 +356,7 @@ void stem::addInspectCommand(CLI::App &app) {
       app, "inspect", "Say what a folder or a GGUF file holds", footer);
   command->add_option("PATH", arguments->path, "Hugging Face folder or GGUF")
       ->required();
+  addRowsOption(*command, arguments->rows);
   command->add_flag("--tensors", arguments->tensors, "List every tensor");
   addJsonOption(*command, arguments->json);
   command->callback([arguments] {

@@ -17,11 +17,13 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace stem {
 
 struct TrainArguments {
   std::filesystem::path model;
+  std::vector<std::filesystem::path> rows; ///< overlays to start from
   std::filesystem::path config; ///< --from-config, in place of a model
   std::filesystem::path out;
 
@@ -35,6 +37,7 @@ struct TrainArguments {
   double tableRateFactor = 1;
   std::optional<double> tableRate;
   TrainedPart part = TrainedPart::All;
+  std::filesystem::path rowList; ///< TrainedPart::Rows: names of tokens
   std::optional<DType> rowType;
   std::filesystem::path teacher; ///< empty: labels alone
   double teacherWeight = 1;      ///< of its divergence; the rest is the labels'
@@ -57,8 +60,8 @@ struct TrainArguments {
   }
 };
 
-/// Trains, and writes the model. Throws Interrupted when a signal ended the run
-/// early, after a checkpoint.
+/// Trains, and writes the model or the rows. Throws Interrupted when a signal
+/// ended the run early, after a checkpoint.
 void trainModel(TrainArguments arguments);
 
 } // namespace stem

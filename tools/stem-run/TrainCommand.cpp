@@ -17,10 +17,12 @@ namespace {
 constexpr const char *footer = R"(Examples:
   stem-run train stem --data=a.txt --data=b.jsonl --out=better --steps=500
   stem-run train stem --data=a.txt --out=better --train=tables --eval-every=50
+  stem-run train stem --data=law.txt --out=law --train=rows:words.txt
   stem-run train stem --data=a.txt --out=better --resume
   stem-run train --from-config=config.json --data=a.txt --out=new
 
-OUT is a model folder when the run is over; OUT/training has the checkpoints,
+OUT is a model folder when the run is over (with --train=rows:FILE it has
+rows.safetensors alone, for --rows and stem-run apply); OUT/training has the checkpoints,
 metrics.jsonl and report.html. An interrupted run saves and stops; the same
 command with --resume goes on with the same bits.
 
@@ -161,20 +163,32 @@ void addOptimizerOptions(CLI::App &command, TrainArguments &arguments) {
       ->group(group);
 }
 
+void parsePart(const std::string &text, TrainArguments &arguments) {
+  constexpr std::string_view rows = "rows:";
+  for (const TrainedPart part :
+       {TrainedPart::All, TrainedPart::Tables, TrainedPart::StemLayers})
+    if (text == trainedPartName(part)) {
+      arguments.part = part;
+      return;
+    }
+  if (!text.starts_with(rows) || text.size() == rows.size())
+    throw UsageError(fmt::format("--train={}: give all, tables, stem-layers or "
+                                 "rows:FILE, a file with a token on each line",
+                                 printable(text)));
+  arguments.part = TrainedPart::Rows;
+  arguments.rowList = text.substr(rows.size());
+}
+
 void addTableOptions(CLI::App &command, TrainArguments &arguments) {
   const std::string group = "Tables";
   RowOptimizerOptions &rows = arguments.trainer.rows;
   command
       .add_option_function<std::string>(
           "--train",
-          [&](const std::string &name) {
-            arguments.part = name == "all"      ? TrainedPart::All
-                             : name == "tables" ? TrainedPart::Tables
-                                                : TrainedPart::StemLayers;
-          },
-          "What is trained: all (default), tables, or stem-layers: layers that "
-          "have a table, with all of their weights")
-      ->check(CLI::IsMember({"all", "tables", "stem-layers"}))
+          [&](const std::string &text) { parsePart(text, arguments); },
+          "What is trained: all (default), tables, stem-layers: layers that "
+          "have a table, with all of their weights, or rows:FILE: rows of the "
+          "tokens that FILE has, an id or a text on each line")
       ->type_name("PART")
       ->group(group);
   command
@@ -278,6 +292,11 @@ void completeArguments(const CLI::App &command, TrainArguments &arguments) {
   if (arguments.source().empty())
     throw UsageError("there is no model; give MODEL, or --from-config=FILE to "
                      "begin with random weights");
+  if (arguments.isRandom() &&
+      (!arguments.rows.empty() || arguments.part == TrainedPart::Rows))
+    throw UsageError("--from-config begins with random weights, which rows of "
+                     "a file do not fit; give MODEL for --rows and "
+                     "--train=rows:FILE");
   TrainingDataOptions &data = arguments.data;
   const bool isGiven = !data.batchIds.empty();
   if (!isGiven && data.files.empty() && data.shard.empty())
@@ -322,7 +341,7 @@ void stem::addTrainCommand(CLI::App &app) {
   arguments->data.rows = 4;
   arguments->schedule.kind = ScheduleKind::Cosine;
   CLI::App *command = addCommand(
-      app, "train", "Train a model, its tables or all of it", footer);
+      app, "train", "Train a model, its tables or rows of tokens", footer);
   CLI::Option *model = command->add_option(
       "MODEL", arguments->model, "Hugging Face folder or GGUF to start from");
   command
@@ -335,6 +354,7 @@ void stem::addTrainCommand(CLI::App &app) {
   command->add_option("--out", arguments->out, "The folder of the run")
       ->required()
       ->type_name("DIR");
+  addRowsOption(*command, arguments->rows);
   addRunOptions(*command, *arguments);
   addDataOptions(*command, *arguments);
   addOptimizerOptions(*command, *arguments);

@@ -9,7 +9,7 @@
 #define STEM_TOOLS_STEM_RUN_TRAINEDFOLDER_H
 
 #include "TensorCopy.h"
-#include "Trainer.h"
+#include "TrainedResult.h"
 
 #include <filesystem>
 #include <string>
@@ -20,17 +20,18 @@ namespace stem {
 /// Writes the trained model to the top of a run's folder, in the types of the
 /// model that it began with. Trained weights are rounded to nearest; others are
 /// copied.
-class TrainedFolder {
+class TrainedFolder : public TrainedResult {
 public:
   /// Files are written in `scratch`, a folder below `out`, first.
   TrainedFolder(const Checkpoint &checkpoint, std::filesystem::path out,
                 std::filesystem::path scratch);
 
-  uint64_t bytesNeeded() const;
+  const char *name() const override { return "the model"; }
+  uint64_t bytesNeeded() const override;
 
   /// While files are moved the folder has no config.json, so that no reader
   /// takes a mixture for a model.
-  void write(const Trainer &trainer, const Json &provenance);
+  void write(const Trainer &trainer, const Json &provenance) override;
 
 private:
   std::string configText() const;

@@ -95,13 +95,15 @@ Trainer::Trainer(const Checkpoint &checkpoint, TrainingStep &step,
 
 Trainer::~Trainer() = default;
 
-std::vector<int32_t> Trainer::touchedIds(std::span<const Batch> batches) const {
+/// Of the trained tables, rising.
+std::vector<int32_t>
+Trainer::touchedRows(std::span<const Batch> batches) const {
   std::vector<int32_t> ids;
   for (const Batch &batch : batches)
     ids.insert(ids.end(), batch.ids.begin(), batch.ids.end());
   std::sort(ids.begin(), ids.end());
   ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
-  return ids;
+  return step.rowsOf(ids);
 }
 
 /// Adds the losses to `result`; gradients are the step's own of a single batch,
@@ -110,11 +112,9 @@ void Trainer::accumulate(std::span<const Batch> batches, float scale,
                          StepResult &result) {
   const bool sums = options.accumulate > 1;
   if (sums) {
-    std::vector<int32_t> ids;
-    for (const Batch &batch : batches)
-      ids.insert(ids.end(), batch.ids.begin(), batch.ids.end());
+    const std::vector<int32_t> rows = touchedRows(batches);
     for (const auto &table : tables)
-      table->sum->begin(ids);
+      table->sum->begin(rows);
     for (const auto &parameter : dense)
       std::fill(parameter->sum.begin(), parameter->sum.end(), 0.0f);
   }
@@ -227,7 +227,7 @@ StepResult Trainer::update(std::span<const Batch> batches, double learningRate,
     result.labels += batch.labelCount;
   if (result.labels == 0)
     return result;
-  const std::vector<int32_t> ids = touchedIds(batches);
+  const std::vector<int32_t> ids = touchedRows(batches);
   Lap lap;
   for (const auto &table : tables)
     table->optimizer->catchUp(ids);
@@ -314,7 +314,7 @@ private:
 } // namespace
 
 double Trainer::evaluate(const Batch &batch) {
-  const std::vector<int32_t> ids = touchedIds({&batch, 1});
+  const std::vector<int32_t> ids = touchedRows({&batch, 1});
   std::vector<std::unique_ptr<CaughtUpRows>> rows; // read the ids to the end
   if (options.rows.mode == RowMode::Exact)
     for (const auto &table : tables)

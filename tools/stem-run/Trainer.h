@@ -110,7 +110,7 @@ private:
   struct Dense;
   struct Rows;
 
-  std::vector<int32_t> touchedIds(std::span<const Batch> batches) const;
+  std::vector<int32_t> touchedRows(std::span<const Batch> batches) const;
   void accumulate(std::span<const Batch> batches, float scale,
                   StepResult &result);
   std::vector<NamedGradient> namedGradients() const;

@@ -28,6 +28,26 @@ namespace fs = std::filesystem;
 namespace {
 
 /// The batch of --batch-ids, again and again.
+/// Ids of a list that were seen.
+class Presence {
+public:
+  explicit Presence(std::span<const int32_t> ids)
+      : ids(ids), isSeen(ids.size()) {}
+
+  void add(std::span<const int32_t> tokens) {
+    for (const int32_t token : tokens) {
+      const auto place = std::ranges::lower_bound(ids, token);
+      if (place != ids.end() && *place == token)
+        isSeen[static_cast<size_t>(place - ids.begin())] = true;
+    }
+  }
+  int64_t count() const { return std::ranges::count(isSeen, true); }
+
+private:
+  std::span<const int32_t> ids;
+  std::vector<bool> isSeen;
+};
+
 class GivenBatch : public TrainingData {
 public:
   GivenBatch(Batch given, std::string name)
@@ -44,6 +64,12 @@ public:
   void readValidation(int64_t, Batch &) const override {}
   BatchBound bound(int64_t tile) const override {
     return boundOfRows(batch.rows, batch.length, tile);
+  }
+
+  int64_t countPresent(std::span<const int32_t> ids) const override {
+    Presence presence(ids);
+    presence.add(batch.ids);
+    return presence.count();
   }
 
   Json identity() const override {
@@ -105,6 +131,23 @@ public:
                                         validation->count() - first));
     std::iota(rows.begin(), rows.end(), first);
     validation->read(rows, batch);
+  }
+
+  int64_t countPresent(std::span<const int32_t> ids) const override {
+    constexpr uint64_t blockTokens = 1 << 16;
+    Presence presence(ids);
+    std::vector<int32_t> block;
+    for (uint64_t i = 0; i < shard.documentCount(); ++i) {
+      if (split.isValidation(i))
+        continue;
+      const uint64_t end = shard.documentEnd(i);
+      for (uint64_t at = shard.documentBegin(i); at < end; at += block.size()) {
+        block.resize(std::min(blockTokens, end - at));
+        shard.read(at, block);
+        presence.add(block);
+      }
+    }
+    return presence.count();
   }
 
   BatchBound bound(int64_t tile) const override {

@@ -31,6 +31,15 @@ static double linearFlopsPerToken(const Checkpoint &checkpoint,
   return flops;
 }
 
+static std::string tablesNote(const Checkpoint &checkpoint,
+                              const TrainingStep &step) {
+  const auto all = static_cast<int64_t>(checkpoint.config().vocabSize);
+  if (step.tables().empty() || step.tables()[0].rows == all)
+    return "rows";
+  return fmt::format("rows, and those {} of each table that are trained",
+                     step.tables()[0].rows);
+}
+
 TrainingPlan::TrainingPlan(const Checkpoint &checkpoint,
                            const TrainingStep &step,
                            const TrainerOptions &options,
@@ -46,7 +55,7 @@ TrainingPlan::TrainingPlan(const Checkpoint &checkpoint,
       {"weights", own.weights, fmt::format("as products read them, {}", type)},
       {"masters", outer.masters, "trained weights in f32"},
       {"moments", outer.moments, "AdamW, two of each trained weight"},
-      {"tables", own.tables, "rows"},
+      {"tables", own.tables, tablesNote(checkpoint, step)},
       {"row moments", outer.rowState,
        fmt::format("--row-optimizer={}", rowModeName(options.rows.mode))},
       {"gradients", sumOfBytes({own.gradients, outer.gradients}), ""},

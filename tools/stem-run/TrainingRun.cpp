@@ -9,10 +9,14 @@
 
 #include "RandomWeights.h"
 #include "RunState.h"
+#include "TokenNames.h"
+#include "TrainedFolder.h"
+#include "TrainedRows.h"
 #include "TrainingReport.h"
 #include "stem/Model/ModelFolder.h"
 #include "stem/Runtime/Context.h"
 #include "stem/Support/Format.h"
+#include "stem/Support/Hash.h"
 
 #include <algorithm>
 #include <cmath>
@@ -36,6 +40,17 @@ TrainingRun::TrainingRun(TrainArguments given)
 //===----------------------------------------------------------------------===//
 // Before the first step
 //===----------------------------------------------------------------------===//
+
+/// Before anything depends on the values of rows.
+void TrainingRun::openRows() {
+  if (arguments.part == TrainedPart::Rows) {
+    trainedKeys(checkpoint, arguments.part); // refuses a model without tables
+    rowIds = readTokenList(checkpoint, arguments.rowList);
+    warnOfSelectedRows(checkpoint, rowIds, arguments.rowList.string());
+    rowBase = rowBaseOf(checkpoint, rowIds, tableLayers(checkpoint));
+  }
+  attachRows(checkpoint, arguments.rows);
+}
 
 void TrainingRun::chooseShape() {
   TrainingDataOptions &data = arguments.data;
@@ -69,6 +84,7 @@ void TrainingRun::makeStep() {
   TrainingStepOptions options;
   options.engine = engineOptions(arguments.compile);
   options.train = arguments.part;
+  options.trainedRows = rowIds;
   options.rowType = arguments.rowType;
   options.teacher = teacher ? &*teacher : nullptr;
   options.teacherWeight = arguments.teacherWeight;
@@ -107,6 +123,22 @@ void TrainingRun::openData() {
                                                arguments.trainer.accumulate);
 }
 
+void TrainingRun::checkPresence() {
+  if (rowIds.empty())
+    return;
+  rowsPresent = data->countPresent(rowIds);
+  const auto count = static_cast<int64_t>(rowIds.size());
+  if (rowsPresent == 0)
+    fail("{}: none of its {} tokens is in the training data, so that no row "
+         "would be trained; name tokens that are, or give other data",
+         arguments.rowList.string(), count);
+  if (rowsPresent < count)
+    printNote(fmt::format("{}: {} of its {} tokens are not in the training "
+                          "data; their rows get no gradient",
+                          arguments.rowList.string(), count - rowsPresent,
+                          count));
+}
+
 void TrainingRun::makeSchedule() {
   if (arguments.steps == 0)
     return;
@@ -140,6 +172,11 @@ Json TrainingRun::options() const {
   if (teacher)
     json.update({{"--distill", teacherFingerprint},
                  {"--distill-weight", arguments.teacherWeight}});
+  if (!rowIds.empty()) {
+    Sha256 hash;
+    hash.update(std::as_bytes(std::span(rowIds)));
+    json["row_ids_sha256"] = hash.finish();
+  }
   if (rate.kind != ScheduleKind::Constant)
     json.update({{"--steps", arguments.steps},
                  {"--final-lr", rate.final},
@@ -194,21 +231,21 @@ void TrainingRun::requireSpace() const {
   const uint64_t one = CheckpointStore::plannedBytes(trainer->state()) + rates;
   const auto count = static_cast<uint64_t>(arguments.keep) + 1;
   const uint64_t present = std::min(store.presentBytes(), one * count);
-  const uint64_t exported = model->bytesNeeded();
+  const uint64_t exported = trained->bytesNeeded();
   const uint64_t needed = one * count - present + exported;
   const uint64_t available = freeDiskBytes(folder.training());
   const auto text = [](uint64_t bytes) {
     return formatBytes(static_cast<double>(bytes));
   };
-  printStderr("disk: {} for {} checkpoints of {} and the model ({} free)\n",
-              text(needed), count, text(one), text(available));
+  printStderr("disk: {} for {} checkpoints of {} and {} ({} free)\n",
+              text(needed), count, text(one), trained->name(), text(available));
   if (needed > available)
     fail("{}: {} are needed ({} checkpoints of {}, one more than --keep={} "
-         "while one is written, and {} of the model, less {} that are there), "
+         "while one is written, and {} of {}, less {} that are there), "
          "{} are free on this file system; free {}, choose another --out, or "
          "give --row-optimizer=rowwise or --train=tables",
          folder.out().string(), text(needed), count, text(one), arguments.keep,
-         text(exported), text(present), text(available),
+         text(exported), trained->name(), text(present), text(available),
          text(needed - available));
 }
 
@@ -390,6 +427,9 @@ Json TrainingRun::provenance() const {
                {"tokens", done * shape.tokens()}};
   if (teacher)
     json["teacher"] = fs::absolute(arguments.teacher).string();
+  if (!arguments.rows.empty())
+    for (const fs::path &file : arguments.rows)
+      json["rows"].push_back(fs::absolute(file).string());
   json["options"] = options();
   return json;
 }
@@ -407,6 +447,10 @@ Json TrainingRun::result() const {
   if (teacher)
     json.update(
         {{"teacher", arguments.teacher.string()}, {"kl", lastDivergence}});
+  if (!rowIds.empty())
+    json["rows"] = {{"file", (folder.out() / "rows.safetensors").string()},
+                    {"ids", rowIds.size()},
+                    {"present", rowsPresent}};
   if (finalLoss)
     json["final_loss"] = finiteOrNull(*finalLoss);
   if (validationLoss) {
@@ -449,7 +493,7 @@ void TrainingRun::finish() {
     if (!batch.ignoresAll())
       finalLoss = evaluateGiven(batch);
   }
-  model->write(*trainer, provenance());
+  trained->write(*trainer, provenance());
   const Json json = result();
   replaceFile(folder.training() / "report.html",
               trainingReport(json, *metrics));
@@ -464,10 +508,12 @@ void TrainingRun::finish() {
 }
 
 void TrainingRun::run() {
+  openRows();
   chooseShape();
   openTeacher();
   makeStep();
   openData();
+  checkPresence();
   fingerprint = arguments.isRandom()
                     ? randomModelFingerprint(checkpoint, arguments.data.seed)
                     : modelFingerprint(checkpoint);
@@ -476,8 +522,12 @@ void TrainingRun::run() {
   makeSchedule();
   step->load();
   trainer = std::make_unique<Trainer>(checkpoint, *step, arguments.trainer);
-  model = std::make_unique<TrainedFolder>(checkpoint, folder.out(),
-                                          folder.training());
+  if (rowIds.empty())
+    trained = std::make_unique<TrainedFolder>(checkpoint, folder.out(),
+                                              folder.training());
+  else
+    trained = std::make_unique<TrainedRows>(checkpoint, rowIds, rowBase,
+                                            folder.out());
   resume();
   requireSpace();
   folder.keepIt();

@@ -11,7 +11,7 @@
 #include "Progress.h"
 #include "RunFolder.h"
 #include "Train.h"
-#include "TrainedFolder.h"
+#include "TrainedResult.h"
 #include "TrainingMetrics.h"
 #include "TrainingPlan.h"
 #include "stem/Support/Process.h"
@@ -31,11 +31,13 @@ public:
 
 private:
   // Before the first step.
+  void openRows();
   void chooseShape();
   void openTeacher();
   void makeStep();
   void makePlan(const BatchBound &bound);
   void openData();
+  void checkPresence();
   void makeSchedule();
   void resume();
   void requireSpace() const;
@@ -73,7 +75,10 @@ private:
   std::optional<Schedule> schedule, tableSchedule;
   std::unique_ptr<Trainer> trainer;
   std::unique_ptr<TrainingMetrics> metrics;
-  std::unique_ptr<TrainedFolder> model;
+  std::unique_ptr<TrainedResult> trained;
+  std::vector<int32_t> rowIds; ///< --train=rows: of these, rising
+  RowBase rowBase;
+  int64_t rowsPresent = 0; ///< of them in the data
 
   std::vector<Batch> batches;
   int64_t done = 0; ///< steps of the run

@@ -19,6 +19,8 @@ std::string_view stem::trainedPartName(TrainedPart part) {
     return "stem-layers";
   case TrainedPart::Tables:
     return "tables";
+  case TrainedPart::Rows:
+    return "rows";
   }
   fail("a part of a model to train has no name");
 }
@@ -38,7 +40,8 @@ std::set<std::string> stem::trainedKeys(const Checkpoint &checkpoint,
     for (const std::string &name : weights.names())
       keys.insert(name);
   for (const LayerWeights &layer : weights.layers) {
-    if (!layer.upTable.empty() && part == TrainedPart::Tables)
+    if (!layer.upTable.empty() &&
+        (part == TrainedPart::Tables || part == TrainedPart::Rows))
       keys.insert(layer.upTable);
     if (!layer.upTable.empty() && part == TrainedPart::StemLayers)
       for (const std::string &name : ModelWeights::layerNames(layer))

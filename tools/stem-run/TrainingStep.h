@@ -25,9 +25,9 @@
 
 namespace stem {
 
-/// Which weights move: all, those of the layers that have a table (with it), or
-/// the tables alone.
-enum class TrainedPart { All, StemLayers, Tables };
+/// Which weights move: all, those of the layers that have a table (with it),
+/// the tables alone, or some of their rows.
+enum class TrainedPart { All, StemLayers, Tables, Rows };
 
 std::string_view trainedPartName(TrainedPart part);
 
@@ -39,6 +39,8 @@ std::set<std::string> trainedKeys(const Checkpoint &checkpoint,
 struct TrainingStepOptions {
   EngineOptions engine;
   TrainedPart train = TrainedPart::All;
+  /// TrainedPart::Rows: of these ids, rising.
+  std::vector<int32_t> trainedRows;
   /// Of the live rows, F32 or BF16; default: the table's own, F32 where that is
   /// neither.
   std::optional<DType> rowType;
@@ -71,13 +73,13 @@ public:
 
     int64_t elements() const;
   };
-  /// A table that is trained.
+  /// A table that is trained, or the rows of it that are, one after the other.
   struct Table {
     std::string key;
     int64_t rows, columns;
     DType dtype; ///< of the live rows
   };
-  /// The gradient of a table: rows of these ids, each once and rising.
+  /// The gradient of a table: of these rows, each once and rising.
   struct Rows {
     std::span<const int32_t> ids;
     std::span<const float> rows;
@@ -106,6 +108,11 @@ public:
                             std::span<const float> values) = 0;
   /// The live rows, which a run reads and the optimizer changes in place.
   virtual RowTable table(size_t table) = 0;
+  /// Where the tables above have the rows of these ids, in their order; ids
+  /// whose rows are not trained are left out.
+  virtual std::vector<int32_t> rowsOf(std::span<const int32_t> ids) const {
+    return {ids.begin(), ids.end()};
+  }
 
   /// Forward and backward. Gives the sum of the losses of all labels; gradients
   /// are those of sum · scale and replace those of the run before.

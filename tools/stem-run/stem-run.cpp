@@ -117,6 +117,7 @@ int main(int argc, char **argv) {
   addEvalCommand(app);
   addGenerateCommand(app);
   addTrainCommand(app);
+  addApplyCommand(app);
   addInspectCommand(app);
   addBenchCommand(app);
   try {

@@ -11,6 +11,7 @@
 #include "stem/Model/Gguf.h"
 #include "stem/Model/ModelConfig.h"
 #include "stem/Model/ModelWeights.h"
+#include "stem/Model/RowOverlay.h"
 #include "stem/Model/TensorSource.h"
 
 #include <filesystem>
@@ -41,6 +42,10 @@ public:
   const ModelConfig &config() const { return modelConfig; }
   const ModelWeights &weights() const { return modelWeights; }
   const TensorSource &tensors() const { return *source; }
+
+  /// From now on tensors() has the overlay's rows in the place of the tables'.
+  /// Of several the later ones win.
+  void attach(const RowOverlay &overlay);
 
   /// The file, when it is one: the tokenizer is read from its metadata. Null
   /// for a folder.

@@ -77,9 +77,16 @@ public:
   void readRaw(std::string_view name, uint64_t first, uint64_t count,
                std::byte *out) const;
 
-  /// The tensor's bytes in memory when they lie there in this view's order,
-  /// else empty.
+  /// The tensor's bytes in memory when they lie there in this view's order and
+  /// without an overlay, else empty.
   std::span<const std::byte> bytes(std::string_view name) const;
+
+  /// Every reader sees `data` in the place of these rows from now on, the last
+  /// of several; what is stored stays. `data` holds the rows one after the
+  /// other, in the tensor's type.
+  void overlayRows(std::string_view name, std::span<const int32_t> rows,
+                   std::span<const std::byte> data);
+  bool hasOverlays() const { return !overlays.empty(); }
 
   /// Lets the system drop the pages behind these rows.
   void release(std::string_view name, uint64_t first, uint64_t count) const;
@@ -111,8 +118,16 @@ protected:
   std::string origin;
 
 private:
+  struct Overlay {
+    std::map<uint64_t, size_t> places; ///< of a row in `rows`, in bytes
+    std::vector<std::byte> rows;
+  };
+
+  void checkRange(const TensorInfo &info, uint64_t first, uint64_t count) const;
   void forEachRun(std::string_view name, uint64_t first, uint64_t count,
                   const RunVisitor &visit) const;
+
+  std::map<size_t, Overlay> overlays; ///< by tensor
 };
 
 /// How a Hugging Face folder is opened.
