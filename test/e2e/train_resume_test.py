@@ -12,7 +12,7 @@ import subprocess
 import time
 import unittest
 
-from e2e import stem_run
+from e2e import GOLDEN, stem_run
 from training import ROW_MODES, STEM, TrainingTest, checkpoints, contents, \
     is_complete, metrics
 
@@ -70,6 +70,12 @@ class TrainResumeTest(TrainingTest):
                             STEM, f"{mode}-{rows}-{dtype}",
                             f"--batch-ids={batch}", "--lr=1e-3", "--clip=1",
                             f"--row-dtype={rows}", f"--dtype={dtype}", *flags)
+
+    def test_tied_embeddings(self):
+        """One weight with two readers is saved once and comes back once."""
+        tied = os.path.join(GOLDEN, "llama3_rope_tied_headdim")
+        self.check_resume(tied, "tied", f"--batch-ids={self.batch()}",
+                          "--lr=1e-2")
 
     def test_place_in_the_data(self):
         """Three epochs of shuffled sequences, in micro-batches."""

@@ -120,7 +120,8 @@ void TrainingBench::compile() {
   }
   if (!step->report().dtypeNote.empty())
     printNote(step->report().dtypeNote);
-  plan.emplace(checkpoint, *step, arguments.trainer, shape);
+  plan.emplace(checkpoint, *step, arguments.trainer, shape,
+               boundOfRows(shape.rows, shape.length, step->tokenTile()));
   printStderr("{}\n", plan->text());
   plan->requireMemory();
 }

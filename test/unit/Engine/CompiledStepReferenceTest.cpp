@@ -251,6 +251,30 @@ TEST(CompiledStepReference, MoreTokensThanAChunk) {
              runInterpreted(folder, batch, options), kBound);
 }
 
+/// Like terms of one row, more than a sum in bf16 could take (it stalls at
+/// 256).
+TEST(CompiledStepReference, ManyTimesOneIdInBF16) {
+  const StemVariant model;
+  const auto folder = model.write();
+  Batch batch = makeBatch(5, 130, std::vector<int64_t>(5, 130));
+  std::ranges::fill(batch.ids, 5);
+  for (int32_t &label : batch.labels)
+    label = label == kNoLabel ? kNoLabel : 9;
+  const Result seen =
+      runCompiled(folder, batch, stepOptions(batch, DType::BF16));
+  const Result wanted = runCompiled(folder, batch, stepOptions(batch));
+  ASSERT_FALSE(wanted.ids.empty());
+  for (const auto &[key, ids] : wanted.ids) {
+    EXPECT_EQ(ids, std::vector<int32_t>{5});
+    const std::vector<float> &row = wanted.gradients.at(key);
+    float largest = 0;
+    for (const float value : row)
+      largest = std::max(largest, std::abs(value));
+    EXPECT_LE(largestDifference(seen.gradients.at(key), row), 0.05f * largest)
+        << key;
+  }
+}
+
 class Threads : public testing::TestWithParam<DType> {};
 
 TEST_P(Threads, GiveTheSameBits) {
