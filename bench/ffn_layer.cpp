@@ -20,6 +20,7 @@
 
 #include "stem/Runtime/Arena.h"
 #include "stem/Runtime/Context.h"
+#include "stem/Runtime/Machine.h"
 #include "stem/Runtime/Module.h"
 #include "stem/Runtime/Pack.h"
 #include "stem/Runtime/Parallel.h"
@@ -29,6 +30,7 @@
 
 #include "mlir/Parser/Parser.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <optional>
@@ -38,6 +40,8 @@ using namespace stem;
 namespace {
 
 constexpr int64_t kTile = 64;
+constexpr int64_t kTrainingTile = 128; // Of the step of a training.
+constexpr int64_t kDepth = 2048;       // Tokens of one sum of a gradient.
 constexpr int64_t kTableRows = 32000;
 
 struct Sizes {
@@ -47,6 +51,8 @@ struct Sizes {
 /// What makes the up-projection's values.
 struct Up {
   bool isDense = false;
+  /// Forward and backward, with the gradients of all weights and rows.
+  bool isTrained = false;
   /// Percent of the tokens that multiply, where a table has the others.
   std::optional<int64_t> selected = {};
 };
@@ -140,10 +146,70 @@ std::string layerText(const Sizes &s, const Up &up) {
              s.d, s.f, kTableRows, kTile, ffnText(s, up));
 }
 
+/// The layer as a function that is derived.
+std::string trainedText(const Sizes &s, const Up &up) {
+  const std::string matrix = fmt::format("tensor<{}x{}xbf16>", s.f, s.d);
+  const std::string passed =
+      up.isDense ? matrix
+                 : fmt::format("tensor<?x{}xbf16>, tensor<?xi32>", s.f);
+  const std::string signature =
+      fmt::format("(tensor<?x{0}xf32>, tensor<{0}xf32>, {2}, "
+                  "tensor<{0}x{1}xbf16>, {3}) -> tensor<?x{0}xf32>",
+                  s.d, s.f, matrix, passed);
+  std::string text = paramsText(s, up);
+  text += fmt::format(
+      "func.func private @ffn(%x: tensor<?x{0}xf32>, %norm: tensor<{0}xf32>, "
+      "%gate: {2}, %down: tensor<{0}x{1}xbf16>, {3}) -> tensor<?x{0}xf32> {{\n"
+      "%n = stem.rms_norm %x, %norm {{eps = 1.0e-5 : f64}} : "
+      "tensor<?x{0}xf32>, tensor<{0}xf32> -> tensor<?x{0}xbf16>\n",
+      s.d, s.f, matrix,
+      up.isDense ? "%up: " + matrix
+                 : fmt::format(
+                       "%rows: tensor<?x{}xbf16>, %index: tensor<?xi32>", s.f));
+  if (up.isDense)
+    text += fmt::format("%y = stem.dense_ffn %n gate %gate up %up down %down : "
+                        "(tensor<?x{0}xbf16>, {2}, {2}, "
+                        "tensor<{0}x{1}xbf16>) -> tensor<?x{0}xf32>\n",
+                        s.d, s.f, matrix);
+  else
+    text += fmt::format(
+        "%u = stem.lookup %rows, %index : {3} -> tensor<?x{1}xbf16>\n"
+        "%y = stem.gated_ffn %n gate %gate rows %u down %down : "
+        "(tensor<?x{0}xbf16>, {2}, tensor<?x{1}xbf16>, tensor<{0}x{1}xbf16>) "
+        "-> tensor<?x{0}xf32>\n",
+        s.d, s.f, matrix, passed);
+  text += fmt::format(
+      "return %y : tensor<?x{0}xf32>\n}}\n"
+      "func.func @layer(%ids: tensor<?xi32> {{stem.name = \"ids\", "
+      "stem.rows = \"tokens\", stem.id_bound = {2} : i64}}, "
+      "%x: tensor<?x{0}xf32> {{stem.name = \"x\", stem.rows = \"tokens\"}}, "
+      "%out: tensor<?x{0}xf32> {{stem.name = \"out\", "
+      "stem.rows = \"tokens\", stem.output}}) -> tensor<?x{0}xf32> "
+      "attributes {{stem.entry, stem.tile = {3} : i64}} {{\n"
+      "%gate = stem.param_load @gate : {4}\n"
+      "%down = stem.param_load @down : tensor<{0}x{1}xbf16>\n"
+      "%norm = stem.param_load @norm : tensor<{0}xf32>\n",
+      s.d, s.f, kTableRows, kTrainingTile, matrix);
+  if (up.isDense)
+    text += fmt::format("%up = stem.param_load @up : {}\n", matrix);
+  else
+    text += fmt::format(
+        "%t = stem.table_load @rows : !stem.table<{1}x{0}xbf16>\n"
+        "%rows, %index = stem.table_rows %t, %ids : !stem.table<{1}x{0}xbf16>, "
+        "tensor<?xi32> -> tensor<?x{0}xbf16>, tensor<?xi32>\n",
+        s.f, kTableRows);
+  return text + fmt::format("%y = call @ffn(%x, %norm, %gate, %down, {1}) : "
+                            "{2}\nreturn %y : tensor<?x{0}xf32>\n}}\n",
+                            s.d, up.isDense ? "%up" : "%rows, %index",
+                            signature);
+}
+
 struct Packed {
   Packed(int64_t k, int64_t n)
-      : memory(bench::filled(packedBytes(STEM_BF16, k, n))),
-        handle{memory.data(), STEM_BF16, 0, k, n} {}
+      : memory(bench::filled(packedBytes(STEM_BF16, k, n))), handle{
+                                                                 memory.data(),
+                                                                 STEM_BF16, 0,
+                                                                 k, n} {}
   Arena memory;
   stem_packed handle;
 };
@@ -152,15 +218,14 @@ struct Packed {
 class Layer {
 public:
   Layer(stem_context *context, const Sizes &sizes, const Up &kind)
-      : context(context), sizes(sizes), gate(sizes.d, sizes.f),
-        up(sizes.d, sizes.f), down(sizes.f, sizes.d),
-        x(bench::filled(sizes.tokens * sizes.d * 4)),
-        out(bench::filled(sizes.tokens * sizes.d * 4)),
-        norm(bench::filled(sizes.d * 4)), ids(sizes.tokens),
+      : context(context), sizes(sizes), ids(sizes.tokens),
+        rowIndex(sizes.tokens),
         selected(selectedIds(sizes, kind.selected.value_or(0))),
         table(bench::filled(kTableRows * sizes.f * 2)) {
-    for (int64_t i = 0; i < sizes.tokens; ++i)
+    for (int64_t i = 0; i < sizes.tokens; ++i) {
       ids[i] = idOf(i);
+      rowIndex[i] = static_cast<int32_t>(i);
+    }
     throwIfFailed(context, stem_table_store_create(context, &store));
     if (!kind.isDense) {
       stem_table_options options = {};
@@ -188,19 +253,22 @@ private:
     mlir::DialectRegistry registry;
     registerHostCompiler(registry);
     mlir::MLIRContext mlirContext(registry);
-    auto ir = mlir::parseSourceString<mlir::ModuleOp>(layerText(sizes, kind),
-                                                      &mlirContext);
+    auto ir = mlir::parseSourceString<mlir::ModuleOp>(
+        kind.isTrained ? trainedText(sizes, kind) : layerText(sizes, kind),
+        &mlirContext);
     if (!ir)
       fail("the layer's IR does not parse");
     HostCompileOptions options;
+    if (kind.isTrained)
+      options.trainedFunction = "layer";
     options.target = hostTarget(stem_context_isa(context));
     options.useCache = false;
     HostCompileResult result = compileForHost(*ir, options);
     module = std::make_unique<Module>(result.path.string(), context);
-    entry = module->find("layer");
+    entry = module->find(kind.isTrained ? "layer_vjp" : "layer");
     for (int64_t i = 0; i < entry->argument_count; ++i)
       arguments.push_back(bind(entry->arguments[i]));
-    arena = Arena(arenaBytes(*entry, sizes.tokens, /*outputs=*/0,
+    arena = Arena(arenaBytes(*entry, sizes.tokens, /*outputs=*/sizes.tokens,
                              stem_context_threads(context)),
                   "the arena");
   }
@@ -210,26 +278,36 @@ private:
     std::string_view key = entry->texts + argument.key;
     if (argument.kind == STEM_ARG_STORE)
       return handleTensor(store);
-    if (argument.packed)
-      return handleTensor(key == "gate"   ? &gate.handle
-                          : key == "down" ? &down.handle
-                                          : &up.handle);
-    if (key == "norm")
-      return denseTensor(norm.data(), STEM_F32, {sizes.d});
+    if (argument.packed) {
+      weights.push_back(
+          std::make_unique<Packed>(argument.sizes[0], argument.sizes[1]));
+      return handleTensor(&weights.back()->handle);
+    }
     if (key == "selected")
       return denseTensor(selected.data(), STEM_I32,
                          {static_cast<int64_t>(selected.size())});
     if (name == "ids")
       return denseTensor(ids.data(), STEM_I32, {sizes.tokens});
-    return denseTensor(name == "x" ? x.data() : out.data(), STEM_F32,
-                       {sizes.tokens, sizes.d});
+    if (name == "row_index")
+      return denseTensor(rowIndex.data(), STEM_I32, {sizes.tokens});
+    // Of f32: tokens, gradients, the norm's weight.
+    std::vector<int64_t> shape(argument.sizes, argument.sizes + argument.rank);
+    int64_t elements = 1;
+    for (int64_t &size : shape) {
+      size = size < 0 ? sizes.tokens : size;
+      elements *= size;
+    }
+    matrices.push_back(bench::filled(elements * 4));
+    return denseTensor(matrices.back().data(), STEM_F32, shape.data(),
+                       argument.rank);
   }
 
   stem_context *context;
   Sizes sizes;
-  Packed gate, up, down;
-  Arena x, out, norm, arena;
-  std::vector<int32_t> ids, selected;
+  std::vector<std::unique_ptr<Packed>> weights;
+  std::vector<Arena> matrices;
+  Arena arena;
+  std::vector<int32_t> ids, rowIndex, selected;
   Arena table;
   stem_table_store *store = nullptr;
   std::unique_ptr<Module> module;
@@ -278,6 +356,100 @@ private:
   Arena a, scratch;
 };
 
+/// The products of a layer's forward and backward alone: those of tokens on
+/// tiles, those of gradients over chunks of tokens. None is computed twice.
+class StepProducts {
+public:
+  StepProducts(stem_context *context, const Sizes &sizes, int inputs)
+      : context(context), sizes(sizes), inputs(inputs), wide(sizes.d, sizes.f),
+        narrow(sizes.f, sizes.d), tokensOfD(kDepth, sizes.d),
+        tokensOfF(kDepth, sizes.f),
+        gradient(bench::filled(sizes.d * sizes.f * 4)),
+        scratch(bench::filled(stem_context_threads(context) * threadBytes())) {}
+
+  void run() {
+    parallelFor(context, sizes.tokens / kTrainingTile,
+                [&](int64_t, int64_t thread) { forward(thread); });
+    parallelFor(context, sizes.tokens / kTrainingTile,
+                [&](int64_t, int64_t thread) { backward(thread); });
+    for (int64_t first = 0; first < sizes.tokens; first += kDepth) {
+      for (int i = 0; i < inputs; ++i)
+        sum(sizes.f, tokensOfD, first);
+      sum(sizes.d, tokensOfF, first);
+    }
+  }
+
+  double operations() const {
+    return 2.0 * 3 * (inputs + 1) * double(sizes.tokens * sizes.d * sizes.f);
+  }
+
+private:
+  int64_t inputBytes() const {
+    return std::max(kTrainingTile * stride(std::max(sizes.d, sizes.f)),
+                    kSumRows * stride(kDepth)) *
+           2;
+  }
+  int64_t threadBytes() const {
+    return inputBytes() + kTrainingTile * std::max(sizes.d, sizes.f) * 4;
+  }
+  char *input(int64_t thread) const {
+    return static_cast<char *>(scratch.data()) + thread * threadBytes();
+  }
+
+  void multiply(const Packed &weight, int64_t thread) {
+    auto *out = reinterpret_cast<float *>(input(thread) + inputBytes());
+    const int64_t k = weight.handle.rows, n = weight.handle.columns;
+    stem_packed_matmul(context, input(thread), stride(k), weight.memory.data(),
+                       STEM_BF16, k, n, 0, 0, out, n, kTrainingTile, k, n, 0);
+  }
+  void forward(int64_t thread) {
+    for (int i = 0; i < inputs; ++i)
+      multiply(wide, thread);
+    multiply(narrow, thread);
+  }
+  void backward(int64_t thread) {
+    multiply(wide, thread);
+    for (int i = 0; i < inputs; ++i)
+      multiply(narrow, thread);
+  }
+
+  /// The rows of a gradient for one chunk.
+  void sum(int64_t rows, const Packed &panels, int64_t first) {
+    const int64_t n = panels.handle.columns;
+    const int64_t depth = std::min(kDepth, sizes.tokens - first);
+    parallelFor(context, rows / kSumRows, [&](int64_t task, int64_t thread) {
+      stem_packed_matmul(context, input(thread), stride(kDepth),
+                         panels.memory.data(), STEM_BF16, kDepth, n, 0, 0,
+                         static_cast<float *>(gradient.data()) +
+                             task * kSumRows * n,
+                         n, kSumRows, depth, n, first > 0);
+    });
+  }
+
+  static constexpr int64_t kSumRows = 128;
+  /// Rows are a line apart from a multiple of half a page, as in compiled code.
+  static constexpr int64_t stride(int64_t columns) {
+    return columns % 1024 ? columns : columns + 32;
+  }
+
+  stem_context *context;
+  Sizes sizes;
+  int inputs;
+  Packed wide, narrow, tokensOfD, tokensOfF;
+  Arena gradient, scratch;
+};
+
+/// The least that a step moves: weights once each way, tokens and rows once
+/// for forward and backward each, gradients once.
+double leastBytes(const Sizes &s, bool isDense) {
+  const double matrices = isDense ? 3 : 2;
+  const double weight = double(s.d * s.f), tokens = double(s.tokens * s.d);
+  double bytes = matrices * weight * (2 + 2 + 4) + tokens * 4 * (2 + 3);
+  if (!isDense)
+    bytes += double(s.tokens * s.f) * (2 + 2 + 4);
+  return bytes;
+}
+
 void print(const char *what, const bench::Ratio &ratio) {
   fmt::print("{{\"bench\": \"ffn_layer\", \"what\": \"{}\", "
              "\"ratio\": {:.3f}, \"low\": {:.3f}, \"high\": {:.3f}, "
@@ -286,34 +458,73 @@ void print(const char *what, const bench::Ratio &ratio) {
              ratio.secondsB);
 }
 
+/// Forward and backward against their products alone and the roofline.
+void compareStep(stem_context *context, const Sizes &sizes, bool isDense,
+                 int pairs) {
+  const std::string name = isDense ? "dense_step" : "stem_step";
+  Layer layer(context, sizes, Up{.isDense = isDense, .isTrained = true});
+  StepProducts products(context, sizes, isDense ? 2 : 1);
+  const bench::Ratio ratio =
+      bench::compare([&] { layer.run(); }, [&] { products.run(); }, pairs);
+  print((name + "_share_of_products").c_str(), ratio);
+  const double bandwidth = measureReadBandwidth(context);
+  const double bytes = leastBytes(sizes, isDense);
+  const double bound = std::max(ratio.secondsB, bytes / bandwidth);
+  fmt::print("{{\"bench\": \"ffn_layer\", \"what\": \"{}_bound\", "
+             "\"share\": {:.3f}, \"read_bandwidth\": {:.4g}, "
+             "\"least_bytes\": {:.4g}, \"roofline_seconds\": {:.5f}, "
+             "\"products_flops_per_second\": {:.4g}, "
+             "\"step_flops_per_second\": {:.4g}, "
+             "\"large_product_flops_per_second\": {:.4g}}}\n",
+             name, bound / ratio.secondsA, bandwidth, bytes, bytes / bandwidth,
+             products.operations() / ratio.secondsB,
+             products.operations() / ratio.secondsA,
+             measureProductRate(context, STEM_BF16));
+}
+
 } // namespace
 
 /// More than usual: the bounds of the ratios are within a few percent.
 constexpr int kPairs = 61;
 
+static void compareForward(stem_context *context, const Sizes &sizes) {
+  Layer stem(context, sizes, Up{}), dense(context, sizes, Up{.isDense = true});
+  Products two(context, sizes, 1), three(context, sizes, 2);
+  print("stem_share_of_products",
+        bench::compare([&] { stem.run(); }, [&] { two.run(); }, kPairs));
+  print("dense_share_of_products",
+        bench::compare([&] { dense.run(); }, [&] { three.run(); }, kPairs));
+  print("stem_speedup",
+        bench::compare([&] { stem.run(); }, [&] { dense.run(); }, kPairs));
+  for (int64_t percent : {0, 10, 100}) {
+    Layer hybrid(context, sizes, Up{.selected = percent});
+    std::string name = fmt::format("select_{}_speedup", percent);
+    print((name + "_to_stem").c_str(),
+          bench::compare([&] { hybrid.run(); }, [&] { stem.run(); }, kPairs));
+    print((name + "_to_dense").c_str(),
+          bench::compare([&] { hybrid.run(); }, [&] { dense.run(); }, kPairs));
+  }
+}
+
+/// ffn_layer [forward|step [PAIRS]] [TOKENS D D_FF]
 int main(int argc, char **argv) {
   Sizes sizes = {4096, 2048, 8192};
-  if (argc == 4)
-    sizes = {std::atoll(argv[1]), std::atoll(argv[2]), std::atoll(argv[3])};
+  std::vector<std::string> words(argv + 1, argv + argc);
+  if (words.size() >= 3) {
+    sizes = {std::atoll(words.end()[-3].c_str()),
+             std::atoll(words.end()[-2].c_str()),
+             std::atoll(words.end()[-1].c_str())};
+    words.resize(words.size() - 3);
+  }
+  const std::string part = words.empty() ? "" : words[0];
+  const int pairs = words.size() > 1 ? std::atoi(words[1].c_str()) : 15;
   try {
     ContextPtr context = createContext();
-    Layer stem(context.get(), sizes, Up{}),
-        dense(context.get(), sizes, Up{.isDense = true});
-    Products two(context.get(), sizes, 1), three(context.get(), sizes, 2);
-    print("stem_share_of_products",
-          bench::compare([&] { stem.run(); }, [&] { two.run(); }, kPairs));
-    print("dense_share_of_products",
-          bench::compare([&] { dense.run(); }, [&] { three.run(); }, kPairs));
-    print("stem_speedup",
-          bench::compare([&] { stem.run(); }, [&] { dense.run(); }, kPairs));
-    for (int64_t percent : {0, 10, 100}) {
-      Layer hybrid(context.get(), sizes, Up{.selected = percent});
-      std::string name = fmt::format("select_{}_speedup", percent);
-      print((name + "_to_stem").c_str(),
-            bench::compare([&] { hybrid.run(); }, [&] { stem.run(); }, kPairs));
-      print(
-          (name + "_to_dense").c_str(),
-          bench::compare([&] { hybrid.run(); }, [&] { dense.run(); }, kPairs));
+    if (part != "step")
+      compareForward(context.get(), sizes);
+    if (part != "forward") {
+      compareStep(context.get(), sizes, /*isDense=*/false, pairs);
+      compareStep(context.get(), sizes, /*isDense=*/true, pairs);
     }
   } catch (const Error &error) {
     fmt::print(stderr, "ffn_layer: {}\n", error.what());

@@ -32,8 +32,8 @@ int64_t storedRows(int32_t dtype, int64_t rows) {
 /// Panels outside, so that a panel of C stays in the cache while k advances in
 /// blocks; rows inside, so that they share a block of B.
 template <typename T>
-void multiply(const PanelKernel<T> &kernel, const Product &product, const T *a,
-              const T *b, int64_t panelElements, float *c) {
+void multiplyPart(const PanelKernel<T> &kernel, const Product &product,
+                  const T *a, const T *b, int64_t panelElements, float *c) {
   int64_t block = kernel.blockBytes / (STEM_PANEL * sizeof(T));
   for (int64_t n = 0; n < product.n; n += STEM_PANEL) {
     int64_t columns = std::min<int64_t>(STEM_PANEL, product.n - n);
@@ -63,6 +63,30 @@ void multiply(const PanelKernel<T> &kernel, const Product &product, const T *a,
       }
       k += kCount;
     } while (k < product.k);
+  }
+}
+
+/// Bytes of A and of one panel that stay in the second-level cache together,
+/// and the bytes of both that k is cut into where they do not.
+constexpr int64_t kCachedBytes = 3 << 19, kPartBytes = 3 << 18;
+
+/// All panels for one part of k after the other, where A would come from
+/// further away for each panel: C is written once for each part instead.
+template <typename T>
+void multiply(const PanelKernel<T> &kernel, Product product, const T *a,
+              const T *b, int64_t panelElements, float *c) {
+  const int64_t rowBytes = (product.m + STEM_PANEL) * int64_t(sizeof(T));
+  if (product.k <= kCachedBytes / rowBytes || product.n <= STEM_PANEL)
+    return multiplyPart(kernel, product, a, b, panelElements, c);
+  const int64_t block = kernel.blockBytes / (STEM_PANEL * sizeof(T));
+  const int64_t part =
+      std::max<int64_t>(kPartBytes / rowBytes / block, 1) * block;
+  for (int64_t left = product.k; left > 0; left -= part) {
+    product.k = std::min(part, left);
+    multiplyPart(kernel, product, a, b, panelElements, c);
+    a += part;
+    product.k0 += part;
+    product.accumulate = true;
   }
 }
 

@@ -112,9 +112,12 @@ stem::buildGatedBlock(OpBuilder &builder, Location loc, FFNOp op, Value first,
   if (up.bias)
     inputs.push_back({up.bias, {1}});
 
-  Type element = cast<RankedTensorType>(buffers[1].getType()).getElementType();
-  Value product = buildGeneric(
-      builder, loc, 2, false, inputs, {{buffers[1], {0, 1}}},
+  // The product, then what is kept of gate and up.
+  SmallVector<Access> outputs = {{buffers[1], {0, 1}}};
+  for (Value kept : buffers.drop_front(usesUpMatrix(op) ? 3 : 2))
+    outputs.push_back({kept, {0, 1}});
+  ValueRange made = buildGeneric(
+      builder, loc, 2, false, inputs, outputs,
       [&](OpBuilder &b, Location l, ValueRange arguments) {
         Value g = arguments[0], u = arguments[1];
         unsigned next = 2;
@@ -133,12 +136,17 @@ stem::buildGatedBlock(OpBuilder &builder, Location loc, FFNOp op, Value first,
         };
         g = plusBias(g, gateBias);
         u = plusBias(u, up.bias);
-        return SmallVector<Value>{
-            convertFloat(b, l, gateTimesUp(b, l, g, u), element)};
-      })[0];
-  SmallVector<Value> results = {gate, product};
+        Value values[] = {gateTimesUp(b, l, g, u), g, u};
+        SmallVector<Value> results;
+        for (auto [value, like] :
+             llvm::zip(values, arguments.take_back(outputs.size())))
+          results.push_back(convertFloat(b, l, value, like.getType()));
+        return results;
+      });
+  SmallVector<Value> results = {gate, made[0]};
   if (usesUpMatrix(op))
     results.push_back(up.access->value);
+  llvm::append_range(results, made.drop_front());
   return results;
 }
 

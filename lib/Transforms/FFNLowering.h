@@ -57,7 +57,8 @@ template <typename FFNOp> bool isPackedFFN(FFNOp op) {
 
 /// The products SiLU(gate) * up of columns `[first, first + width)`. `buffers`
 /// are blocks of `[T, width]`: gate (f32), product, and for a dense FFN up
-/// (f32); gives their new values in that order.
+/// (f32); then, where they are kept, gate and for a dense FFN up as they go
+/// into the product. Gives their new values in that order.
 template <typename FFNOp>
 mlir::SmallVector<mlir::Value>
 buildGatedBlock(mlir::OpBuilder &builder, mlir::Location loc, FFNOp op,

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "TilingUtils.h"
+#include "TokenSums.h"
 
 #include "stem/Dialect/Stem/StemDialect.h"
 #include "stem/Transforms/Passes.h"
@@ -63,7 +64,8 @@ void forEachOperand(Operation *op, function_ref<void(OpOperand &)> visit) {
   });
 }
 
-/// The ops of one loop over tiles.
+/// The ops of one loop over tiles, and the gradients of weights that add up
+/// what it makes.
 class Group {
 public:
   bool empty() const { return ops.empty(); }
@@ -71,6 +73,29 @@ public:
   bool contains(Value value) const { return contains(value.getDefiningOp()); }
   void add(Operation *op) { ops.insert(op); }
   ArrayRef<Operation *> getOps() const { return ops.getArrayRef(); }
+
+  bool isSum(Operation *op) const { return op && sums.contains(op); }
+  bool isSum(Value value) const { return isSum(value.getDefiningOp()); }
+  void addSum(LinearWeightVjpOp op) { sums.insert(op); }
+  SmallVector<LinearWeightVjpOp> getSums() const {
+    return llvm::map_to_vector(
+        sums, [](Operation *op) { return cast<LinearWeightVjpOp>(op); });
+  }
+
+  /// Whether a chunk of tokens after the other can add to `op`: it reads the
+  /// group, and is what stem-to-linalg adds up without a conversion.
+  bool takesSum(LinearWeightVjpOp op) const {
+    RankedTensorType x = op.getX().getType(), dy = op.getCotangent().getType(),
+                     sum = op.getType();
+    Type element = x.getElementType();
+    return (contains(op.getX()) || contains(op.getCotangent())) &&
+           dy.getElementType() == element &&
+           (element.isF32() || element.isBF16()) &&
+           sum.getElementType().isF32() && sum.hasStaticShape() &&
+           sum.getNumElements() > 0 && x.getDimSize(0) == dy.getDimSize(0) &&
+           x.getDimSize(1) == sum.getDimSize(1) &&
+           dy.getDimSize(1) == sum.getDimSize(0);
+  }
 
   /// Whether `op` reads something of the group other than tile by tile.
   bool mustPrecede(Operation *op) const {
@@ -83,6 +108,9 @@ public:
     bool result = false;
     forEachOperand(op, [&](OpOperand &operand) {
       if (contains(operand.get()) && !(tileByTile && isTokenOperand(operand)))
+        result = true;
+      // Sums are there after the last tile.
+      if (isSum(operand.get()))
         result = true;
     });
     return result;
@@ -103,10 +131,22 @@ public:
     SmallVector<Value> result;
     for (Operation *op : ops)
       for (Value value : op->getResults())
-        if (llvm::any_of(value.getUsers(),
-                         [&](Operation *user) { return !contains(user); }))
+        if (!isOwn(value))
           result.push_back(value);
     return result;
+  }
+
+  /// Values that sums alone read: as panels, what is the x of all of them.
+  SmallVector<Value> summed(bool asPanels) const {
+    llvm::SetVector<Value> result;
+    for (LinearWeightVjpOp sum : getSums())
+      for (Value value : {Value(sum.getX()), Value(sum.getCotangent())})
+        if (contains(value) && isOwn(value) &&
+            asPanels == llvm::all_of(getSums(), [&](LinearWeightVjpOp other) {
+              return other.getCotangent() != value;
+            }))
+          result.insert(value);
+    return result.takeVector();
   }
 
   /// Whether every use of `value` is in the group or before it.
@@ -120,11 +160,31 @@ public:
   }
 
 private:
+  /// Whether the group and its sums alone read `value`.
+  bool isOwn(Value value) const {
+    return llvm::all_of(value.getUsers(), [&](Operation *user) {
+      return contains(user) || isSum(user);
+    });
+  }
+
   template <typename OpT> bool containsAny() const {
     return llvm::any_of(ops, llvm::IsaPred<OpT>);
   }
 
-  llvm::SetVector<Operation *> ops;
+  llvm::SetVector<Operation *> ops, sums;
+};
+
+/// What a loop over tiles writes: whole matrices of all tokens, then what sums
+/// alone read, for the tokens of one chunk: panels, and matrices.
+struct LoopOutputs {
+  SmallVector<Value> whole, panels, chunks;
+
+  SmallVector<Value> all() const {
+    SmallVector<Value> result(whole);
+    llvm::append_range(result, panels);
+    llvm::append_range(result, chunks);
+    return result;
+  }
 };
 
 struct TileTokensPass
@@ -150,6 +210,11 @@ struct TileTokensPass
       return signalPassFailure();
     Group group;
     for (Operation &op : llvm::make_early_inc_range(body)) {
+      if (auto sum = dyn_cast<LinearWeightVjpOp>(op))
+        if (kSumDepth % tile == 0 && group.takesSum(sum)) {
+          group.addSum(sum);
+          continue;
+        }
       bool breaks = !isTokenwise(&op) &&
                     (!isPure(&op) || op.hasTrait<OpTrait::IsTerminator>());
       if (breaks || group.mustPrecede(&op))
@@ -226,65 +291,196 @@ struct TileTokensPass
     OpBuilder builder(next);
     Location loc = group.getOps().front()->getLoc();
     SmallVector<Value> inputs = group.inputs();
-    SmallVector<Value> outputs = group.outputs();
     if (inputs.empty()) {
       group.getOps().front()->emitOpError("has no token operand to tile by");
       return signalPassFailure();
     }
+    LoopOutputs outputs = {group.outputs(), group.summed(/*asPanels=*/true),
+                           group.summed(/*asPanels=*/false)};
     Value tokens =
         tensor::DimOp::create(builder, loc, inputs.front(), /*index=*/0);
     SmallVector<Value> destinations;
-    for (Value output : outputs)
+    for (Value output : outputs.whole)
       destinations.push_back(
           destination(group, inputs, output, builder, tokens));
-    Value tileSize = arith::ConstantIndexOp::create(builder, loc, tile);
-    Value tiles = arith::DivUIOp::create(builder, loc, tokens, tileSize);
-
-    auto loop = scf::ForallOp::create(
-        builder, loc, ArrayRef<OpFoldResult>{tiles}, destinations,
-        /*mapping=*/std::nullopt,
-        [&](OpBuilder &body, Location bodyLoc, ValueRange arguments) {
-          buildBody(group, inputs, outputs, destinations, body, bodyLoc,
-                    arguments, tileSize);
-        });
-    for (auto [output, result] : llvm::zip_equal(outputs, loop.getResults()))
+    SmallVector<LinearWeightVjpOp> sums = group.getSums();
+    Loop loop = {group, inputs, outputs, destinations};
+    ValueRange results =
+        sums.empty()
+            ? buildTiles(loop, builder, loc, destinations, tokens, Value())
+            : buildChunks(loop, builder, loc, tokens);
+    for (auto [output, result] : llvm::zip(outputs.whole, results))
       output.replaceUsesWithIf(result, [&](OpOperand &use) {
         return !group.contains(use.getOwner()) &&
-               !loop->isAncestor(use.getOwner());
+               !group.isSum(use.getOwner()) &&
+               !isInside(use.getOwner(), result);
       });
+    for (auto [sum, result] :
+         llvm::zip_equal(sums, results.take_back(sums.size())))
+      sum.getResult().replaceAllUsesWith(result);
+    for (LinearWeightVjpOp sum : sums)
+      sum.erase();
     for (Operation *op : llvm::reverse(group.getOps()))
       op->erase();
   }
 
-  void buildBody(const Group &group, ArrayRef<Value> inputs,
-                 ArrayRef<Value> outputs, ArrayRef<Value> destinations,
-                 OpBuilder &body, Location loc, ValueRange arguments,
-                 Value tileSize) {
+  static bool isInside(Operation *op, Value resultOfLoop) {
+    return resultOfLoop.getDefiningOp()->isAncestor(op);
+  }
+
+  /// A loop in the making. `destinations` are what the whole outputs are built
+  /// in.
+  struct Loop {
+    const Group &group;
+    ArrayRef<Value> inputs;
+    const LoopOutputs &outputs;
+    ArrayRef<Value> destinations;
+  };
+
+  /// The tiles of `tokens` tokens from `first` on (null: 0), written into
+  /// `shared`. Gives what became of it.
+  ValueRange buildTiles(const Loop &loop, OpBuilder &builder, Location loc,
+                        ArrayRef<Value> shared, Value tokens, Value first) {
+    Value tileSize = arith::ConstantIndexOp::create(builder, loc, tile);
+    Value tiles = arith::DivUIOp::create(builder, loc, tokens, tileSize);
+    auto forall = scf::ForallOp::create(
+        builder, loc, ArrayRef<OpFoldResult>{tiles}, shared,
+        /*mapping=*/std::nullopt,
+        [&](OpBuilder &body, Location bodyLoc, ValueRange arguments) {
+          buildBody(loop, body, bodyLoc, arguments, tileSize, first);
+        });
+    return forall.getResults();
+  }
+
+  /// Chunk after chunk of tokens: its tiles, then what they add to the sums.
+  /// What sums alone read is there for one chunk. Gives the whole outputs, then
+  /// the sums.
+  ValueRange buildChunks(const Loop &loop, OpBuilder &builder, Location loc,
+                         Value tokens) {
+    SmallVector<Value> state(loop.destinations);
+    for (LinearWeightVjpOp sum : loop.group.getSums())
+      state.push_back(
+          destinationOf(builder, sum.getResult(),
+                        {builder.getIndexAttr(sum.getType().getDimSize(0)),
+                         builder.getIndexAttr(sum.getType().getDimSize(1))}));
+    Value zero = arith::ConstantIndexOp::create(builder, loc, 0);
+    Value step = arith::ConstantIndexOp::create(builder, loc, kSumDepth);
+    auto chunks = scf::ForOp::create(
+        builder, loc, zero, tokens, step, state,
+        [&](OpBuilder &body, Location l, Value first, ValueRange values) {
+          Value left = arith::SubIOp::create(body, l, tokens, first);
+          Value count = arith::MinUIOp::create(body, l, left, step);
+          Value isLater = arith::CmpIOp::create(
+              body, l, arith::CmpIPredicate::ne, first, zero);
+          scf::YieldOp::create(
+              body, l,
+              visitChunk(loop, body, l, first, count, isLater, values));
+        });
+    return chunks.getResults();
+  }
+
+  /// Tokens [first, first + count): the new values of `state`.
+  SmallVector<Value> visitChunk(const Loop &loop, OpBuilder &b, Location loc,
+                                Value first, Value count, Value isLater,
+                                ValueRange state) {
+    const size_t whole = loop.outputs.whole.size();
+    SmallVector<Value> shared(state.take_front(whole));
+    for (Value value : loop.outputs.panels) {
+      auto type = cast<RankedTensorType>(value.getType());
+      shared.push_back(
+          createPanels(b, loc, type.getDimSize(1), type.getElementType()));
+    }
+    for (Value value : loop.outputs.chunks) {
+      auto type = cast<RankedTensorType>(value.getType());
+      shared.push_back(tensor::EmptyOp::create(
+          b, loc,
+          ArrayRef<int64_t>{kSumDepth, spreadColumns(type.getDimSize(1),
+                                                     type.getElementType())},
+          type.getElementType()));
+    }
+    ValueRange made = buildTiles(loop, b, loc, shared, count, first);
+    IRMapping mapping;
+    for (auto [value, result] : llvm::zip_equal(loop.outputs.all(), made))
+      mapping.map(value, result);
+
+    SmallVector<Value> next(made.take_front(whole));
+    SliceRange own = {OpFoldResult(first), OpFoldResult(count)};
+    // The tokens of the chunk, in a matrix of all tokens or of the chunk.
+    auto tokensIn = [&](Value value) -> SliceRange {
+      if (llvm::is_contained(loop.outputs.chunks, value))
+        return {b.getIndexAttr(0), OpFoldResult(count)};
+      return own;
+    };
+    llvm::DenseMap<Value, Value> packed;
+    for (auto [sum, acc] :
+         llvm::zip_equal(loop.group.getSums(), state.drop_front(whole))) {
+      Value x = sum.getX(), dy = sum.getCotangent();
+      Value &panels = packed[x];
+      if (!panels)
+        panels =
+            llvm::is_contained(loop.outputs.panels, x)
+                ? mapping.lookup(x)
+                : packPanels(b, loc, mapping.lookupOrDefault(x), tokensIn(x));
+      next.push_back(addPanelProducts(b, loc, panels,
+                                      mapping.lookupOrDefault(dy), tokensIn(dy),
+                                      acc, isLater));
+    }
+    return next;
+  }
+
+  void buildBody(const Loop &loop, OpBuilder &body, Location loc,
+                 ValueRange arguments, Value tileSize, Value first) {
+    Value local = arith::MulIOp::create(body, loc, arguments.front(), tileSize);
     Value offset =
-        arith::MulIOp::create(body, loc, arguments.front(), tileSize);
+        first ? arith::AddIOp::create(body, loc, first, local).getResult()
+              : local;
     ValueRange shared = arguments.drop_front();
     IRMapping mapping;
-    for (Value input : inputs) {
+    for (Value input : loop.inputs) {
       // The tile of an overwritten input is read through the loop's own
       // argument, so that the write can happen in place.
       Value source = input;
-      for (auto [destination, argument] : llvm::zip_equal(destinations, shared))
+      for (auto [destination, argument] : llvm::zip(loop.destinations, shared))
         if (destination == input)
           source = argument;
       mapping.map(input, extractSlice(body, loc, source,
                                       tileRanges(body, loc, source, offset)));
     }
-    for (Operation *op : group.getOps())
+    for (Operation *op : loop.group.getOps())
       cloneOnTile(op, body, mapping);
+    insertTiles(loop, body, loc, mapping, shared, offset, local);
+  }
+
+  /// The terminator of a loop over tiles.
+  void insertTiles(const Loop &loop, OpBuilder &body, Location loc,
+                   IRMapping &mapping, ValueRange shared, Value offset,
+                   Value local) {
+    const LoopOutputs &outputs = loop.outputs;
+    const size_t whole = outputs.whole.size(), panels = outputs.panels.size();
+    SmallVector<Value> tiles;
+    SmallVector<SmallVector<SliceRange>> places;
+    for (auto [i, output] : llvm::enumerate(outputs.all())) {
+      Value value = mapping.lookup(output);
+      if (i < whole || i >= whole + panels) {
+        tiles.push_back(value);
+        places.push_back(
+            tileRanges(body, loc, value, i < whole ? offset : local));
+        continue;
+      }
+      // The tile's part of every panel.
+      constexpr int64_t panel = PackedType::kPanelColumns;
+      Value size = arith::ConstantIndexOp::create(body, loc, panel);
+      Value start = arith::MulIOp::create(body, loc, local, size);
+      places.push_back(
+          {fullRange(body, loc, shared[i], 0),
+           {OpFoldResult(start), body.getIndexAttr(tile * panel)}});
+      Value part = extractSlice(body, loc, shared[i], places.back());
+      tiles.push_back(packTokens(body, loc, value, part));
+    }
     auto terminator = scf::InParallelOp::create(body, loc);
     OpBuilder inParallel = OpBuilder::atBlockBegin(terminator.getBody());
-    for (auto [output, argument] : llvm::zip_equal(outputs, shared)) {
-      // Sizes are static here, or need ops that stand before the terminator.
-      OpBuilder before(terminator);
-      auto ranges = tileRanges(before, loc, argument, offset);
-      parallelInsertSlice(inParallel, loc, mapping.lookup(output), argument,
-                          ranges);
-    }
+    for (auto [value, argument, place] : llvm::zip_equal(tiles, shared, places))
+      parallelInsertSlice(inParallel, loc, value, argument, place);
   }
 
   void cloneOnTile(Operation *op, OpBuilder &body, IRMapping &mapping) {

@@ -120,6 +120,12 @@ Value stem::emptyLike(OpBuilder &builder, Location loc, Value like,
                      elementType);
 }
 
+int64_t stem::spreadColumns(int64_t columns, Type elementType) {
+  constexpr int64_t line = 64, halfPage = 2048;
+  const int64_t bytes = elementType.getIntOrFloatBitWidth() / 8;
+  return columns * bytes % halfPage == 0 ? columns + line / bytes : columns;
+}
+
 Value stem::outputArgument(func::FuncOp function, unsigned result) {
   for (BlockArgument argument : function.getArguments())
     if (function.getArgAttr(argument.getArgNumber(), StemDialect::kOutputAttr))

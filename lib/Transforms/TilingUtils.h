@@ -51,6 +51,11 @@ mlir::Value emptyTensor(mlir::OpBuilder &builder, mlir::Location loc,
                         llvm::ArrayRef<mlir::OpFoldResult> sizes,
                         mlir::Type elementType);
 
+/// The columns of a row in memory, `columns` at least: a line more where rows
+/// would be a multiple of half a page apart. Those meet in a few sets of the
+/// first-level cache, and a matrix kernel reads many of them at a time.
+int64_t spreadColumns(int64_t columns, mlir::Type elementType);
+
 /// Where the value that `function` returns should be built: the argument
 /// marked `stem.output`, or null. Several outputs match results in order.
 mlir::Value outputArgument(mlir::func::FuncOp function, unsigned result);

@@ -165,6 +165,7 @@ struct ToLinalgPass : public stem::impl::StemToLinalgPassBase<ToLinalgPass> {
                       TableRowsOp>();
 
     ToLinalgOptions options = {ffnBlock, vocabularyBlock};
+    lowerKeptGates(getOperation(), options.ffnBlock);
     RewritePatternSet patterns(&getContext());
     populateElementwisePatterns(patterns);
     populateMatrixPatterns(patterns, options);

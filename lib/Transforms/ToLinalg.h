@@ -8,6 +8,7 @@
 #ifndef STEM_LIB_TRANSFORMS_TOLINALG_H
 #define STEM_LIB_TRANSFORMS_TOLINALG_H
 
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/PatternMatch.h"
 
 namespace stem {
@@ -29,6 +30,9 @@ void populateMatrixPatterns(mlir::RewritePatternSet &patterns,
 /// dense_ffn, gated_ffn, fused_ffn.
 void populateFFNPatterns(mlir::RewritePatternSet &patterns,
                          const ToLinalgOptions &options);
+/// FFNs whose gate, and up-projection of a dense one, a linear op of the same
+/// operands gives as well: as one, before the patterns. Blocks as theirs.
+void lowerKeptGates(mlir::func::FuncOp function, int64_t limit);
 /// silu_vjp, gate_vjp, rms_norm_input_vjp, keep_selected.
 void populateGradientPatterns(mlir::RewritePatternSet &patterns);
 /// What adds up over tokens: linear_weight_vjp, sum_tokens, sum_rows,

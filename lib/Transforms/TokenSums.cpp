@@ -17,9 +17,14 @@ using namespace stem;
 
 static constexpr int64_t kPanel = PackedType::kPanelColumns;
 
-/// Tokens of one product. Longer ones read and write the sums less often; the
-/// panels of that many tokens should stay in the last cache.
-static constexpr int64_t kDepth = 2048;
+static constexpr int64_t kDepth = kSumDepth;
+
+/// Rows of the gradient that one task computes: the panels are read once for
+/// them. Fewer where too few tasks would be left.
+static int64_t rowsOfTask(int64_t rows) {
+  constexpr int64_t most = 2 * kPanel, leastTasks = 8;
+  return rows >= leastTasks * most ? most : kPanel;
+}
 
 /// The number of the result that `value` is returned as, rows that are added
 /// onto it included.
@@ -78,102 +83,121 @@ Value forColumns(
   return loop.getResult(0);
 }
 
-class OuterProducts {
-public:
-  OuterProducts(Location loc, Value x, Value dy, Value accumulate)
-      : loc(loc), x(x), dy(dy), accumulate(accumulate) {
-    auto type = cast<RankedTensorType>(x.getType());
-    element = type.getElementType();
-    inputs = type.getDimSize(1);
-    outputs = cast<RankedTensorType>(dy.getType()).getDimSize(1);
-  }
+SliceRange all(OpBuilder &b, int64_t size) {
+  return {b.getIndexAttr(0), b.getIndexAttr(size)};
+}
 
-  Value build(OpBuilder &b, Value acc) {
-    Value zero = arith::ConstantIndexOp::create(b, loc, 0);
-    Value step = arith::ConstantIndexOp::create(b, loc, kDepth);
-    Value tokens = tensor::DimOp::create(b, loc, x, 0);
-    auto loop = scf::ForOp::create(
-        b, loc, zero, tokens, step, ValueRange{acc},
-        [&](OpBuilder &body, Location l, Value first, ValueRange state) {
-          Value left = arith::SubIOp::create(body, l, tokens, first);
-          rows = {OpFoldResult(first),
-                  Value(arith::MinUIOp::create(body, l, left, step))};
-          Value isLater = arith::CmpIOp::create(
-              body, l, arith::CmpIPredicate::ne, first, zero);
-          Value adds = arith::OrIOp::create(body, l, isLater, accumulate);
-          scf::YieldOp::create(body, l,
-                               multiply(body, pack(body), state[0], adds));
-        });
-    return loop.getResult(0);
-  }
+int64_t columnsOf(Value matrix) {
+  return cast<RankedTensorType>(matrix.getType()).getDimSize(1);
+}
 
-private:
-  Value slice(OpBuilder &b, Value matrix, ArrayRef<SliceRange> ranges) {
-    return extractSlice(b, loc, matrix, ranges);
-  }
-  SliceRange all(OpBuilder &b, int64_t size) {
-    return {b.getIndexAttr(0), b.getIndexAttr(size)};
-  }
-
-  /// The chunk's tokens of x as panels, one a row.
-  Value pack(OpBuilder &builder) {
-    int64_t panels = llvm::divideCeil(inputs, kPanel);
-    Value buffer = tensor::EmptyOp::create(
-        builder, loc, ArrayRef<int64_t>{panels, kDepth * kPanel}, element);
-    auto rowOf = [&](OpBuilder &b, Columns columns) -> SmallVector<SliceRange> {
-      Value panel = arith::ConstantIndexOp::create(b, loc, kPanel);
-      Value row = arith::DivUIOp::create(b, loc, columns.first, panel);
-      return {{OpFoldResult(row), b.getIndexAttr(1)}, all(b, kDepth * kPanel)};
-    };
-    return forColumns(
-        builder, loc, inputs, kPanel, buffer,
-        [&](OpBuilder &b, Columns columns, Value shared) -> Value {
-          Value tokens = slice(b, x, {rows, columns.range()});
-          Value panel = slice(b, shared, rowOf(b, columns));
-          return PackTokensOp::create(b, loc, panel.getType(), tokens, panel)
-              .getResult(0);
-        },
-        [&](OpBuilder &b, Columns columns, Value) {
-          return rowOf(b, columns);
-        });
-  }
-
-  /// acc (+)= dy^T panels, each task some rows of acc.
-  Value multiply(OpBuilder &builder, Value panels, Value acc, Value adds) {
-    return forColumns(
-        builder, loc, outputs, kPanel, acc,
-        [&](OpBuilder &b, Columns columns, Value shared) -> Value {
-          Value buffer = tensor::EmptyOp::create(
-              b, loc, ArrayRef<int64_t>{kPanel, kDepth}, element);
-          buffer = slice(b, buffer,
-                         {{b.getIndexAttr(0), columns.width},
-                          {b.getIndexAttr(0), rows.second}});
-          Value transposed = TransposeTokensOp::create(
-                                 b, loc, buffer.getType(),
-                                 slice(b, dy, {rows, columns.range()}), buffer)
-                                 .getResult(0);
-          Value block = slice(b, shared, {columns.range(), all(b, inputs)});
-          return PanelMatmulOp::create(b, loc, block.getType(), transposed,
-                                       panels, block, adds, kDepth)
-              .getResult(0);
-        },
-        [&](OpBuilder &b, Columns columns, Value) -> SmallVector<SliceRange> {
-          return {columns.range(), all(b, inputs)};
-        });
-  }
-
-  Location loc;
-  Value x, dy, accumulate;
-  Type element;
-  int64_t inputs, outputs;
-  SliceRange rows;
-};
+Type elementOf(Value matrix) {
+  return cast<RankedTensorType>(matrix.getType()).getElementType();
+}
 
 } // namespace
 
+Value stem::packPanels(OpBuilder &builder, Location loc, Value x,
+                       SliceRange tokens) {
+  Value buffer = createPanels(builder, loc, columnsOf(x), elementOf(x));
+  auto rowOf = [&](OpBuilder &b, Columns columns) -> SmallVector<SliceRange> {
+    Value panel = arith::ConstantIndexOp::create(b, loc, kPanel);
+    Value row = arith::DivUIOp::create(b, loc, columns.first, panel);
+    return {{OpFoldResult(row), b.getIndexAttr(1)}, all(b, kDepth * kPanel)};
+  };
+  return forColumns(
+      builder, loc, columnsOf(x), kPanel, buffer,
+      [&](OpBuilder &b, Columns columns, Value shared) -> Value {
+        Value slice = extractSlice(b, loc, x, {tokens, columns.range()});
+        Value panel = extractSlice(b, loc, shared, rowOf(b, columns));
+        return PackTokensOp::create(b, loc, panel.getType(), slice, panel)
+            .getResult(0);
+      },
+      [&](OpBuilder &b, Columns columns, Value) { return rowOf(b, columns); });
+}
+
+Value stem::addPanelProducts(OpBuilder &builder, Location loc, Value panels,
+                             Value dy, SliceRange tokens, Value acc,
+                             Value accumulate) {
+  const int64_t block = rowsOfTask(columnsOf(dy));
+  const int64_t stride = spreadColumns(kDepth, elementOf(dy));
+  return forColumns(
+      builder, loc, columnsOf(dy), block, acc,
+      [&](OpBuilder &b, Columns columns, Value shared) -> Value {
+        Value buffer = tensor::EmptyOp::create(
+            b, loc, ArrayRef<int64_t>{block, stride}, elementOf(dy));
+        buffer = extractSlice(b, loc, buffer,
+                              {{b.getIndexAttr(0), columns.width},
+                               {b.getIndexAttr(0), tokens.second}});
+        Value transposed =
+            TransposeTokensOp::create(
+                b, loc, buffer.getType(),
+                extractSlice(b, loc, dy, {tokens, columns.range()}), buffer)
+                .getResult(0);
+        Value own = extractSlice(b, loc, shared,
+                                 {columns.range(), all(b, columnsOf(acc))});
+        return PanelMatmulOp::create(b, loc, own.getType(), transposed, panels,
+                                     own, accumulate, kDepth)
+            .getResult(0);
+      },
+      [&](OpBuilder &b, Columns columns, Value) -> SmallVector<SliceRange> {
+        return {columns.range(), all(b, columnsOf(acc))};
+      });
+}
+
 Value stem::addOuterProducts(OpBuilder &builder, Location loc, Value x,
                              Value dy, Value acc, Value accumulate) {
-  return OuterProducts(loc, x, dy, accumulate).build(builder, acc);
+  Value zero = arith::ConstantIndexOp::create(builder, loc, 0);
+  Value step = arith::ConstantIndexOp::create(builder, loc, kDepth);
+  Value tokens = tensor::DimOp::create(builder, loc, x, 0);
+  auto loop = scf::ForOp::create(
+      builder, loc, zero, tokens, step, ValueRange{acc},
+      [&](OpBuilder &b, Location l, Value first, ValueRange state) {
+        Value left = arith::SubIOp::create(b, l, tokens, first);
+        SliceRange rows = {OpFoldResult(first),
+                           Value(arith::MinUIOp::create(b, l, left, step))};
+        Value isLater =
+            arith::CmpIOp::create(b, l, arith::CmpIPredicate::ne, first, zero);
+        Value adds = arith::OrIOp::create(b, l, isLater, accumulate);
+        Value panels = packPanels(b, l, x, rows);
+        scf::YieldOp::create(
+            b, l, addPanelProducts(b, l, panels, dy, rows, state[0], adds));
+      });
+  return loop.getResult(0);
+}
+
+Value stem::createPanels(OpBuilder &builder, Location loc, int64_t columns,
+                         Type element) {
+  const int64_t panels = llvm::divideCeil(columns, kPanel);
+  return tensor::EmptyOp::create(
+      builder, loc, ArrayRef<int64_t>{panels, kDepth * kPanel}, element);
+}
+
+Value stem::packTokens(OpBuilder &builder, Location loc, Value x,
+                       Value panels) {
+  const int64_t columns = columnsOf(x);
+  Value zero = arith::ConstantIndexOp::create(builder, loc, 0);
+  Value end = arith::ConstantIndexOp::create(builder, loc, columns);
+  Value step = arith::ConstantIndexOp::create(builder, loc, kPanel);
+  auto loop = scf::ForOp::create(
+      builder, loc, zero, end, step, ValueRange{panels},
+      [&](OpBuilder &b, Location l, Value column, ValueRange state) {
+        OpFoldResult width = b.getIndexAttr(kPanel);
+        if (columns % kPanel != 0) {
+          Value left = arith::SubIOp::create(b, l, end, column);
+          width = Value(arith::MinUIOp::create(b, l, left, step));
+        }
+        Value row = arith::DivUIOp::create(b, l, column, step);
+        SmallVector<SliceRange> place = {{OpFoldResult(row), b.getIndexAttr(1)},
+                                         fullRange(b, l, state[0], 1)};
+        Value slice = extractSlice(
+            b, l, x, {fullRange(b, l, x, 0), {OpFoldResult(column), width}});
+        Value panel = extractSlice(b, l, state[0], place);
+        panel = PackTokensOp::create(b, l, panel.getType(), slice, panel)
+                    .getResult(0);
+        scf::YieldOp::create(b, l, insertSlice(b, l, panel, state[0], place));
+      });
+  return loop.getResult(0);
 }
 
 /// block[row] += x[token, column : column + width], for one row.

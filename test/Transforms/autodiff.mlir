@@ -221,3 +221,62 @@ func.func @f(%x: tensor<?x8xf32>, %p: tensor<?xi32>, %s: tensor<?xi32>) -> tenso
   %y = func.call @layer(%x, %w, %p, %s) : (tensor<?x8xf32>, tensor<8x8xf32>, tensor<?xi32>, tensor<?xi32>) -> tensor<?x8xf32>
   return %y : tensor<?x8xf32>
 }
+
+// -----
+
+// What goes into the product of a gated FFN stands beside it in the type of x,
+// a value of the forward function that the backward one reads; nothing is
+// multiplied by the gate's matrix twice.
+stem.param @g = "g" : tensor<16x8xbf16>
+stem.param @u = "u" : tensor<16x8xbf16>
+stem.param @d = "d" : tensor<8x16xbf16>
+stem.param @b = "b" : tensor<16xf32>
+stem.table @t = "t" : !stem.table<32x16xbf16>
+// CHECK-LABEL: func.func private @gated_forward
+// CHECK-SAME: %[[X:[a-z0-9]+]]: tensor<?x8xbf16>, %[[R:[a-z0-9]+]]: tensor<?x16xbf16>, %[[G:[a-z0-9]+]]: tensor<16x8xbf16>, %[[D:[a-z0-9]+]]: tensor<8x16xbf16>, %[[B:[a-z0-9]+]]: tensor<16xf32>
+// CHECK: %[[Y:.*]] = stem.gated_ffn %[[X]] gate %[[G]]
+// CHECK-NEXT: %[[GATE:.*]] = stem.linear %[[X]], %[[G]] bias %[[B]] : {{.*}} -> tensor<?x16xbf16>
+// CHECK: return %[[Y]], %[[GATE]]
+// CHECK-LABEL: func.func private @gated_backward
+// CHECK-NOT: stem.linear %
+// CHECK: %[[H:.*]] = stem.linear_input_vjp %{{.*}}, %{{.*}} : (tensor<?x8xf32>, tensor<8x16xbf16>) -> tensor<?x16xf32>
+// CHECK: %[[DG:.*]], %[[DU:.*]], %[[P:.*]] = stem.gate_vjp %{{.*}}, %{{.*}}, %[[H]] : (tensor<?x16xbf16>, tensor<?x16xbf16>, tensor<?x16xf32>) -> (tensor<?x16xbf16>, tensor<?x16xf32>, tensor<?x16xbf16>)
+// CHECK: %[[DX:.*]] = stem.linear_input_vjp %[[DG]]
+// CHECK: stem.linear_weight_vjp %{{.*}}, %[[DG]] : {{.*}} -> tensor<16x8xf32>
+// CHECK: stem.linear_weight_vjp %[[P]], %{{.*}} : {{.*}} -> tensor<8x16xf32>
+// CHECK: stem.sum_tokens %[[DG]]
+// CHECK: return %[[DX]], %[[DU]]
+func.func private @gated(%x: tensor<?x8xbf16>, %r: tensor<?x16xbf16>, %g: tensor<16x8xbf16>, %d: tensor<8x16xbf16>, %b: tensor<16xf32>) -> tensor<?x8xf32> {
+  %y = stem.gated_ffn %x gate %g rows %r down %d gate_bias %b : (tensor<?x8xbf16>, tensor<16x8xbf16>, tensor<?x16xbf16>, tensor<8x16xbf16>, tensor<16xf32>) -> tensor<?x8xf32>
+  return %y : tensor<?x8xf32>
+}
+
+// CHECK-LABEL: func.func private @dense_forward
+// CHECK: stem.dense_ffn %[[X:.*]] gate %[[G:.*]] up %[[U:.*]] down
+// CHECK-NEXT: %[[GATE:.*]] = stem.linear %[[X]], %[[G]] :
+// CHECK-NEXT: %[[UP:.*]] = stem.linear %[[X]], %[[U]] : {{.*}} -> tensor<?x16xbf16>
+// CHECK-LABEL: func.func private @dense_backward
+// CHECK-NOT: stem.linear %
+// CHECK: %[[DG:.*]], %[[DU:.*]], %[[P:.*]] = stem.gate_vjp
+// CHECK: %[[LEFT:.*]] = stem.linear_input_vjp %[[DG]]
+// CHECK: %[[RIGHT:.*]] = stem.linear_input_vjp %[[DU]]
+// CHECK: arith.addf %[[LEFT]], %[[RIGHT]]
+// CHECK: stem.linear_weight_vjp %{{.*}}, %[[DG]]
+// CHECK: stem.linear_weight_vjp %{{.*}}, %[[DU]]
+// CHECK: stem.linear_weight_vjp %[[P]]
+func.func private @dense(%x: tensor<?x8xbf16>, %g: tensor<16x8xbf16>, %u: tensor<16x8xbf16>, %d: tensor<8x16xbf16>) -> tensor<?x8xf32> {
+  %y = stem.dense_ffn %x gate %g up %u down %d : (tensor<?x8xbf16>, tensor<16x8xbf16>, tensor<16x8xbf16>, tensor<8x16xbf16>) -> tensor<?x8xf32>
+  return %y : tensor<?x8xf32>
+}
+func.func @f(%x: tensor<?x8xbf16>, %i: tensor<?xi32>) -> (tensor<?x8xf32>, tensor<?x8xf32>) {
+  %g = stem.param_load @g : tensor<16x8xbf16>
+  %u = stem.param_load @u : tensor<16x8xbf16>
+  %d = stem.param_load @d : tensor<8x16xbf16>
+  %b = stem.param_load @b : tensor<16xf32>
+  %t = stem.table_load @t : !stem.table<32x16xbf16>
+  %rows, %index = stem.table_rows %t, %i : !stem.table<32x16xbf16>, tensor<?xi32> -> tensor<?x16xbf16>, tensor<?xi32>
+  %r = stem.lookup %rows, %index : tensor<?x16xbf16>, tensor<?xi32> -> tensor<?x16xbf16>
+  %0 = func.call @gated(%x, %r, %g, %d, %b) : (tensor<?x8xbf16>, tensor<?x16xbf16>, tensor<16x8xbf16>, tensor<8x16xbf16>, tensor<16xf32>) -> tensor<?x8xf32>
+  %1 = func.call @dense(%x, %g, %u, %d) : (tensor<?x8xbf16>, tensor<16x8xbf16>, tensor<16x8xbf16>, tensor<8x16xbf16>) -> tensor<?x8xf32>
+  return %0, %1 : tensor<?x8xf32>, tensor<?x8xf32>
+}

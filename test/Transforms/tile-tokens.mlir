@@ -119,6 +119,104 @@ func.func @weights(%w: tensor<32x32xf32>, %k: memref<?x32xf32>, %p: memref<?xi32
 
 // -----
 
+// Gradients of weights that add up what the tiles make: chunks of 2048 tokens,
+// of each its tiles, then the sums. What only a sum reads is there for a chunk:
+// %p as panels, %d and %n as it is; what is read elsewhere is whole.
+// CHECK-LABEL: func.func @sums
+// CHECK-SAME: %[[X:[a-z0-9]+]]: tensor<?x128xf32>, %[[C:[a-z0-9]+]]: tensor<?x32xf32>, %[[OUT:[a-z0-9]+]]: tensor<32x128xf32>
+// CHECK: %[[Y:.*]] = tensor.empty(%{{.*}}) : tensor<?x32xf32>
+// CHECK: %[[OTHER:.*]] = tensor.empty() : tensor<32x128xf32>
+// CHECK: %[[STEP:.*]] = arith.constant 2048 : index
+// CHECK: %[[ALL:.*]]:3 = scf.for %[[FIRST:[a-z0-9]+]] = %[[ZERO:[^ ]*]] to %{{.*}} step %[[STEP]] iter_args(%[[YS:.*]] = %[[Y]], %[[A:.*]] = %[[OUT]], %[[B:.*]] = %[[OTHER]])
+// CHECK:   %[[COUNT:.*]] = arith.minui
+// CHECK:   %[[LATER:.*]] = arith.cmpi ne, %[[FIRST]], %[[ZERO]]
+// CHECK:   %[[PANELS:.*]] = tensor.empty() : tensor<2x131072xf32>
+// CHECK:   %[[CHUNK:.*]] = tensor.empty() : tensor<2048x32xf32>
+// CHECK:   %[[TILES:.*]]:3 = scf.forall (%[[I:.*]]) in (%{{.*}}) shared_outs(%[[YT:.*]] = %[[YS]], %[[PT:.*]] = %[[PANELS]], %[[CT:.*]] = %[[CHUNK]])
+// CHECK:     %[[LOCAL:.*]] = arith.muli %[[I]]
+// CHECK:     %[[AT:.*]] = arith.addi %[[FIRST]], %[[LOCAL]]
+// CHECK:     tensor.extract_slice %[[X]][%[[AT]], 0] [64, 128]
+// CHECK:     %[[P:.*]] = arith.negf %{{.*}} : tensor<64x128xf32>
+// CHECK:     %[[D:.*]] = arith.negf %{{.*}} : tensor<64x32xf32>
+// CHECK:     %[[E:.*]] = arith.addf %[[D]]
+// CHECK:     %[[START:.*]] = arith.muli %[[LOCAL]]
+// CHECK:     tensor.extract_slice %[[PT]][0, %[[START]]] [2, 4096]
+// CHECK:     %[[ROWS:.*]] = scf.for
+// CHECK:       stem.pack_tokens %{{.*}} into %{{.*}} : (tensor<64x64xf32>, tensor<1x4096xf32>)
+// CHECK:     tensor.parallel_insert_slice %[[E]] into %[[YT]][%[[AT]], 0] [64, 32]
+// CHECK:     tensor.parallel_insert_slice %[[ROWS]] into %[[PT]][0, %[[START]]] [2, 4096]
+// CHECK:     tensor.parallel_insert_slice %[[D]] into %[[CT]][%[[LOCAL]], 0] [64, 32]
+// CHECK:   %[[SUM:.*]] = scf.forall {{.*}} shared_outs(%{{.*}} = %[[A]])
+// CHECK:     tensor.extract_slice %[[TILES]]#2[0, %{{.*}}] [%[[COUNT]], 64]
+// CHECK:     stem.transpose_tokens
+// CHECK:     stem.panel_matmul %{{.*}}, %[[TILES]]#1 into %{{.*}} accumulate %[[LATER]] {depth = 2048 : i64}
+// CHECK:   scf.forall {{.*}} shared_outs(%{{.*}} = %[[B]])
+// CHECK:     tensor.extract_slice %[[TILES]]#0[%[[FIRST]], %{{.*}}] [%[[COUNT]], 64]
+// CHECK:     stem.panel_matmul %{{.*}}, %[[TILES]]#1
+// CHECK: return %[[ALL]]#1, %[[ALL]]#2, %[[ALL]]#0
+func.func @sums(%x: tensor<?x128xf32>, %c: tensor<?x32xf32>, %out: tensor<32x128xf32> {stem.output}) -> (tensor<32x128xf32>, tensor<32x128xf32>, tensor<?x32xf32>) attributes {stem.tile = 64 : i64} {
+  %p = arith.negf %x : tensor<?x128xf32>
+  %d = arith.negf %c : tensor<?x32xf32>
+  %0 = stem.linear_weight_vjp %p, %d : (tensor<?x128xf32>, tensor<?x32xf32>) -> tensor<32x128xf32>
+  %e = arith.addf %d, %d : tensor<?x32xf32>
+  %1 = stem.linear_weight_vjp %p, %e : (tensor<?x128xf32>, tensor<?x32xf32>) -> tensor<32x128xf32>
+  return %0, %1, %e : tensor<32x128xf32>, tensor<32x128xf32>, tensor<?x32xf32>
+}
+
+// What is the x of one sum and the cotangent of another is a matrix, and packed
+// from there; a matrix that the tiles do not make is read where it is.
+// CHECK-LABEL: func.func @both_sides
+// CHECK-SAME: %[[X:[a-z0-9]+]]: tensor<?x32xbf16>
+// CHECK: scf.for
+// CHECK:   %[[CHUNK:.*]] = tensor.empty() : tensor<2048x32xbf16>
+// CHECK:   %[[TILES:.*]] = scf.forall {{.*}} shared_outs(%{{.*}} = %[[CHUNK]])
+// CHECK:   %[[OWN:.*]] = scf.forall
+// CHECK:     tensor.extract_slice %[[X]][
+// CHECK:     stem.pack_tokens
+// CHECK:     stem.panel_matmul %{{.*}}, %[[OWN]]
+// CHECK:   %[[PANELS:.*]] = scf.forall
+// CHECK:     tensor.extract_slice %[[TILES]][
+// CHECK:     stem.pack_tokens
+// CHECK:     tensor.extract_slice %[[X]][
+// CHECK:     stem.panel_matmul %{{.*}}, %[[PANELS]]
+func.func @both_sides(%x: tensor<?x32xbf16>) -> (tensor<32x32xf32>, tensor<32x32xf32>) attributes {stem.tile = 128 : i64} {
+  %p = arith.negf %x : tensor<?x32xbf16>
+  %0 = stem.linear_weight_vjp %x, %p : (tensor<?x32xbf16>, tensor<?x32xbf16>) -> tensor<32x32xf32>
+  %1 = stem.linear_weight_vjp %p, %x : (tensor<?x32xbf16>, tensor<?x32xbf16>) -> tensor<32x32xf32>
+  return %0, %1 : tensor<32x32xf32>, tensor<32x32xf32>
+}
+
+// A sum ends the run for what reads it. One whose sides differ in type, or of
+// tiles that do not fill a chunk, is left to stem-to-linalg.
+// CHECK-LABEL: func.func @not_in_chunks
+// CHECK: %[[P:.*]] = scf.forall
+// CHECK: stem.linear_weight_vjp %[[P]]
+func.func @not_in_chunks(%x: tensor<?x32xbf16>, %c: tensor<?x32xf32>) -> tensor<32x32xf32> attributes {stem.tile = 64 : i64} {
+  %p = arith.negf %x : tensor<?x32xbf16>
+  %0 = stem.linear_weight_vjp %p, %c : (tensor<?x32xbf16>, tensor<?x32xf32>) -> tensor<32x32xf32>
+  return %0 : tensor<32x32xf32>
+}
+// CHECK-LABEL: func.func @odd_tiles
+// CHECK: %[[P:.*]] = scf.forall
+// CHECK: stem.linear_weight_vjp %[[P]]
+func.func @odd_tiles(%x: tensor<?x32xf32>) -> tensor<32x32xf32> attributes {stem.tile = 96 : i64} {
+  %p = arith.negf %x : tensor<?x32xf32>
+  %0 = stem.linear_weight_vjp %p, %p : (tensor<?x32xf32>, tensor<?x32xf32>) -> tensor<32x32xf32>
+  return %0 : tensor<32x32xf32>
+}
+// CHECK-LABEL: func.func @reads_a_sum
+// CHECK: %[[S:.*]] = scf.for
+// CHECK: scf.forall
+// CHECK:   stem.linear %{{.*}}, %[[S]]
+func.func @reads_a_sum(%x: tensor<?x32xf32>) -> tensor<?x32xf32> attributes {stem.tile = 64 : i64} {
+  %p = arith.negf %x : tensor<?x32xf32>
+  %0 = stem.linear_weight_vjp %p, %p : (tensor<?x32xf32>, tensor<?x32xf32>) -> tensor<32x32xf32>
+  %1 = stem.linear %x, %0 : tensor<?x32xf32>, tensor<32x32xf32> -> tensor<?x32xf32>
+  return %1 : tensor<?x32xf32>
+}
+
+// -----
+
 // expected-error @+1 {{'func.func' op has several blocks; tiling needs straight-line code}}
 func.func @blocks() attributes {stem.tile = 64 : i64} {
   cf.br ^bb1

@@ -84,6 +84,25 @@ func.func @weight(%x: tensor<?x80xf32>, %c: tensor<?x100xf32>, %out: tensor<100x
   return %0 : tensor<100x80xf32>
 }
 
+// 128 rows by each where 8 tasks are left; the rows of what each transposes are
+// a line more apart than their tokens.
+
+// CHECK-LABEL: func.func @wide_weight
+// CHECK: scf.forall (%{{.*}}) in (8)
+// CHECK:   tensor.empty() : tensor<128x2064xf32>
+// CHECK:   stem.panel_matmul {{.*}} -> tensor<128x64xf32>
+// CHECK-LABEL: func.func @narrower_weight
+// CHECK: scf.forall (%{{.*}}) in (15)
+// CHECK:   tensor.empty() : tensor<64x2064xf32>
+func.func @wide_weight(%x: tensor<?x64xf32>, %c: tensor<?x1024xf32>) -> tensor<1024x64xf32> {
+  %0 = stem.linear_weight_vjp %x, %c : (tensor<?x64xf32>, tensor<?x1024xf32>) -> tensor<1024x64xf32>
+  return %0 : tensor<1024x64xf32>
+}
+func.func @narrower_weight(%x: tensor<?x64xf32>, %c: tensor<?x960xf32>) -> tensor<960x64xf32> {
+  %0 = stem.linear_weight_vjp %x, %c : (tensor<?x64xf32>, tensor<?x960xf32>) -> tensor<960x64xf32>
+  return %0 : tensor<960x64xf32>
+}
+
 // A wider cotangent is rounded first; without an argument there is a new tensor.
 
 // CHECK-LABEL: func.func @narrow_weight

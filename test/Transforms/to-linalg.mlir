@@ -97,6 +97,47 @@ func.func @blocks(%x: tensor<64x32xf32>, %g: !stem.packed<32x320xf32>, %rows: te
   return %0 : tensor<64x32xf32>
 }
 
+// What goes into the product is kept, where a linear op of the same operands
+// behind the FFN asks for it: written with the product, in the linear op's type.
+// CHECK-LABEL: func.func @kept_gate
+// CHECK-SAME: %[[X:[a-z0-9]+]]: tensor<64x32xbf16>, %[[G:[a-z0-9]+]]: !stem.packed
+// CHECK: %[[GATE:.*]] = tensor.empty() : tensor<64x320xbf16>
+// CHECK: %[[ALL:.*]]:2 = scf.for %[[F:.*]] = %{{.*}} iter_args(%[[ACC:.*]] = %{{.*}}, %[[KEPT:.*]] = %[[GATE]])
+// CHECK:   %[[BLOCK:.*]] = tensor.extract_slice %[[KEPT]][0, %[[F]]] [64, 64]
+// CHECK:   stem.packed_matmul %[[X]], %[[G]]
+// CHECK:   %[[MADE:.*]]:2 = linalg.generic {{.*}} outs(%{{.*}}, %[[BLOCK]] : tensor<64x64xbf16>, tensor<64x64xbf16>)
+// CHECK:   %[[NEXT:.*]] = stem.packed_matmul accumulate %[[MADE]]#0
+// CHECK:   %[[INTO:.*]] = tensor.insert_slice %[[MADE]]#1 into %[[KEPT]][0, %[[F]]] [64, 64]
+// CHECK:   scf.yield %[[NEXT]], %[[INTO]]
+// CHECK-NOT: stem.packed_matmul
+// CHECK: return %[[ALL]]#0, %[[ALL]]#1
+func.func @kept_gate(%x: tensor<64x32xbf16>, %g: !stem.packed<32x320xbf16>, %rows: tensor<?x320xbf16>, %i: tensor<64xi32>, %d: !stem.packed<320x32xbf16>, %b: tensor<320xf32>) -> (tensor<64x32xf32>, tensor<64x320xbf16>) {
+  %0 = stem.fused_ffn %x gate %g rows %rows[%i] down %d gate_bias %b : (tensor<64x32xbf16>, !stem.packed<32x320xbf16>, tensor<?x320xbf16>, tensor<64xi32>, !stem.packed<320x32xbf16>, tensor<320xf32>) -> tensor<64x32xf32>
+  %1 = stem.linear %x, %g bias %b : tensor<64x32xbf16>, !stem.packed<32x320xbf16>, tensor<320xf32> -> tensor<64x320xbf16>
+  return %0, %1 : tensor<64x32xf32>, tensor<64x320xbf16>
+}
+
+// Of a dense FFN both, or the linear op is by itself.
+// CHECK-LABEL: func.func @kept_gate_and_up
+// CHECK: %[[ALL:.*]]:3 = scf.for
+// CHECK-COUNT-3: stem.packed_matmul
+// CHECK-NOT: stem.packed_matmul
+// CHECK: return %[[ALL]]#0, %[[ALL]]#1, %[[ALL]]#2
+func.func @kept_gate_and_up(%x: tensor<64x32xf32>, %g: !stem.packed<32x320xf32>, %u: !stem.packed<32x320xf32>, %d: !stem.packed<320x32xf32>) -> (tensor<64x32xf32>, tensor<64x320xf32>, tensor<64x320xf32>) {
+  %0 = stem.dense_ffn %x gate %g up %u down %d : (tensor<64x32xf32>, !stem.packed<32x320xf32>, !stem.packed<32x320xf32>, !stem.packed<320x32xf32>) -> tensor<64x32xf32>
+  %1 = stem.linear %x, %g : tensor<64x32xf32>, !stem.packed<32x320xf32> -> tensor<64x320xf32>
+  %2 = stem.linear %x, %u : tensor<64x32xf32>, !stem.packed<32x320xf32> -> tensor<64x320xf32>
+  return %0, %1, %2 : tensor<64x32xf32>, tensor<64x320xf32>, tensor<64x320xf32>
+}
+// CHECK-LABEL: func.func @gate_alone
+// CHECK: scf.for
+// CHECK-COUNT-4: stem.packed_matmul
+func.func @gate_alone(%x: tensor<64x32xf32>, %g: !stem.packed<32x320xf32>, %u: !stem.packed<32x320xf32>, %d: !stem.packed<320x32xf32>) -> (tensor<64x32xf32>, tensor<64x320xf32>) {
+  %0 = stem.dense_ffn %x gate %g up %u down %d : (tensor<64x32xf32>, !stem.packed<32x320xf32>, !stem.packed<32x320xf32>, !stem.packed<320x32xf32>) -> tensor<64x32xf32>
+  %1 = stem.linear %x, %g : tensor<64x32xf32>, !stem.packed<32x320xf32> -> tensor<64x320xf32>
+  return %0, %1 : tensor<64x32xf32>, tensor<64x320xf32>
+}
+
 // The loss in blocks of the vocabulary, the last one narrower; a head that is
 // not packed is read in rows.
 // CHECK-LABEL: func.func @loss

@@ -92,7 +92,12 @@ def StemTileTokensPass : Pass<"stem-tile-tokens", "::mlir::func::FuncOp"> {
     ops becomes one `scf.forall` over tiles of N tokens, and the ops inside
     work on tensors with N rows. A run ends where an op needs every tile of an
     earlier one: `stem.attend` after `stem.kv_append`, or an op that reads a
-    result whole. A result that is returned is built in the argument marked
+    result whole. A `stem.linear_weight_vjp` that reads what the tiles make does
+    not end the run: the loop then goes over chunks of 2048 tokens, of each over
+    its tiles, and behind them adds the chunk to the gradient, in the order and
+    pieces of `stem-to-linalg`. What such sums alone read is there for one
+    chunk: as `stem.pack_tokens` panels what is only their `x`, as a matrix what
+    is a cotangent. A result that is returned is built in the argument marked
     `stem.output`, or in the argument that it replaces (the residual stream).
 
     ```mlir
@@ -119,7 +124,9 @@ def StemTileTokensPass : Pass<"stem-tile-tokens", "::mlir::func::FuncOp"> {
     NOTE: the number of tokens is a multiple of N at run time (entries check
     it), and the same for all token operands of a function. Functions of
     several blocks, dynamic columns, and a static number of tokens that N does
-    not divide are errors.
+    not divide are errors. Chunks need an N that divides 2048, and sums of f32 or
+    bf16 whose sides have one type; others are left to `stem-to-linalg`. A chunk
+    has 2048 / N tiles: more threads than that wait at its end.
   }];
   let dependentDialects = structuredDialects;
 }
@@ -161,7 +168,9 @@ def StemToLinalgPass : Pass<"stem-to-linalg", "::mlir::func::FuncOp"> {
     tensors, `stem.packed_matmul` for packed weights (a plain generic for
     others), and loops. The gated FFNs run over blocks of `d_ff`: gate into a
     tile that stays in cache, SiLU times rows in place, down accumulates; the
-    product never has more columns than `stem-ffn-block`.
+    product never has more columns than `stem-ffn-block`. Where a `stem.linear`
+    behind the FFN computes its gate again, and for `stem.dense_ffn` another one
+    the up-projection, the loop gives out both: what the backward pass keeps.
 
     ```mlir
     %y = stem.fused_ffn %x gate %g rows %rows[%index] down %d : (tensor<64x576xf32>, ...

@@ -31,7 +31,8 @@ def StemAutodiffPass : Pass<"stem-autodiff", "::mlir::ModuleOp"> {
     that the derivative needs, the residuals, and cotangents. Such a function
     loads no weight itself: it gets them as arguments.
 
-    Rules are the ops' own (VjpOpInterface). An op that a derivative flows
+    Rules are the ops' own (VjpOpInterface). What a rule wants kept of the
+    forward op, such as the gate of an FFN, it puts beside it as ops. An op that a derivative flows
     through and that has none is an error, whatever it is: a call of a function
     without a body, of several blocks or that calls itself, an op with regions,
     a read of memory. Where nothing flows through, anything may stand.
@@ -100,7 +101,8 @@ def StemDecomposeGradientsPass
     first part of several ops is one loop over token tiles.
 
     Patterns: rms_norm_vjp -> rms_norm_input_vjp and sum_tokens; dense_ffn_vjp,
-    gated_ffn_vjp -> gate_vjp between products, and linear_weight_vjp;
+    gated_ffn_vjp (of which the gate is not kept) -> gate_vjp between products,
+    and linear_weight_vjp;
     embedding_vjp -> sum_rows, onto what it is added to where that is a matrix;
     cross_entropy and its VJP -> cross_entropy_step. The cotangent that a
     linear_weight_vjp multiplies is rounded to the type of `x`.

@@ -13,6 +13,7 @@
 #include "stem/Dialect/Stem/StemDialect.h"
 #include "stem/Dialect/Stem/StemVjp.h"
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/Builders.h"
 
 using namespace mlir;
@@ -139,49 +140,99 @@ LogicalResult AttentionOp::buildVjp(OpBuilder &b, Cotangents cotangents,
   return success();
 }
 
-static Type biasType(Value bias) { return bias ? cotangentType(bias) : Type(); }
-
 /// The place of an optional operand, which is there.
 static Value &at(Adjoints adjoints, MutableOperandRange operand) {
   return at(adjoints, operand[0]);
 }
 
+namespace {
+
+/// The rules of the gated FFNs. What the gate and the up-projection give before
+/// SiLU stands beside the op, a value of the forward function in the type of x:
+/// stem-recompute decides whether it is kept, and stem-to-linalg takes it out
+/// of the op's own products.
+template <typename FFNOp> struct FFNRule {
+  FFNRule(FFNOp op, OpBuilder &b, Value cotangent, Adjoints adjoints)
+      : op(op), b(b), cotangent(cotangent), adjoints(adjoints) {}
+
+  Value projection(Value weight, Value bias) {
+    OpBuilder forward(op.getContext());
+    forward.setInsertionPointAfter(op);
+    return LinearOp::create(forward, op.getLoc(), ofColumns(op.getX()),
+                            op.getX(), weight, bias);
+  }
+
+  /// From the cotangent of the product to those of gate and up.
+  GateVjpOp through(Value gate, Value up, Type upCotangent) {
+    auto type = cast<RankedTensorType>(cotangentType(op.getX()));
+    Value dproduct = LinearInputVjpOp::create(
+        b, op.getLoc(), ofColumns(op.getX()).clone(type.getElementType()),
+        cotangent, op.getDown());
+    RankedTensorType narrow = ofColumns(op.getX());
+    return GateVjpOp::create(b, op.getLoc(), narrow, upCotangent, narrow, gate,
+                             up, dproduct);
+  }
+
+  void addWeight(OpOperand &weight, Value x, Value of) {
+    at(adjoints, weight) = weightVjp(b, op.getLoc(), weight.get(), x, of);
+  }
+  void addBias(Value bias, MutableOperandRange operand, Value of) {
+    if (bias)
+      at(adjoints, operand) = biasVjp(b, op.getLoc(), bias, of);
+  }
+  void addInput(Value of, Value weight) {
+    Value &dx = at(adjoints, op.getXMutable());
+    Value more = inputVjp(b, op.getLoc(), op.getX(), of, weight);
+    dx =
+        dx ? arith::AddFOp::create(b, op.getLoc(), dx, more).getResult() : more;
+  }
+
+  /// T x d_ff of the type of `x`.
+  RankedTensorType ofColumns(Value x) {
+    auto type = cast<RankedTensorType>(x.getType());
+    return type.clone(
+        {type.getDimSize(0), getWeightShape(op.getGate().getType()).outputs});
+  }
+
+  FFNOp op;
+  OpBuilder &b;
+  Value cotangent;
+  Adjoints adjoints;
+};
+
+} // namespace
+
+// In both rules what is added up over tokens comes after what is not: it ends
+// a run of ops on tiles.
+
 LogicalResult DenseFFNOp::buildVjp(OpBuilder &b, Cotangents cotangents,
                                    Adjoints adjoints) {
-  auto vjp = DenseFFNVjpOp::create(
-      b, getLoc(), cotangentType(getX()), cotangentType(getGate()),
-      cotangentType(getUp()), cotangentType(getDown()), biasType(getGateBias()),
-      biasType(getUpBias()), getX(), getGate(), getUp(), getDown(),
-      cotangents[0], getGateBias(), getUpBias());
-  at(adjoints, getXMutable()) = vjp.getDx();
-  at(adjoints, getGateMutable()) = vjp.getDgate();
-  at(adjoints, getUpMutable()) = vjp.getDup();
-  at(adjoints, getDownMutable()) = vjp.getDdown();
-  if (getGateBias())
-    at(adjoints, getGateBiasMutable()) = vjp.getDgateBias();
-  if (getUpBias())
-    at(adjoints, getUpBiasMutable()) = vjp.getDupBias();
-  if (getDownBias())
-    at(adjoints, getDownBiasMutable()) =
-        biasVjp(b, getLoc(), getDownBias(), cotangents[0]);
+  FFNRule rule(*this, b, cotangents[0], adjoints);
+  Value up = rule.projection(getUp(), getUpBias());
+  Value gate = rule.projection(getGate(), getGateBias());
+  auto vjp = rule.through(gate, up, rule.ofColumns(getX()));
+  rule.addInput(vjp.getDgate(), getGate());
+  rule.addInput(vjp.getDup(), getUp());
+  rule.addWeight(getGateMutable(), getX(), vjp.getDgate());
+  rule.addWeight(getUpMutable(), getX(), vjp.getDup());
+  rule.addWeight(getDownMutable(), vjp.getProduct(), cotangents[0]);
+  rule.addBias(getGateBias(), getGateBiasMutable(), vjp.getDgate());
+  rule.addBias(getUpBias(), getUpBiasMutable(), vjp.getDup());
+  rule.addBias(getDownBias(), getDownBiasMutable(), cotangents[0]);
   return success();
 }
 
 LogicalResult GatedFFNOp::buildVjp(OpBuilder &b, Cotangents cotangents,
                                    Adjoints adjoints) {
-  auto vjp = GatedFFNVjpOp::create(
-      b, getLoc(), cotangentType(getX()), cotangentType(getGate()),
-      cotangentType(getUp()), cotangentType(getDown()), biasType(getGateBias()),
-      getX(), getGate(), getUp(), getDown(), cotangents[0], getGateBias());
-  at(adjoints, getXMutable()) = vjp.getDx();
-  at(adjoints, getGateMutable()) = vjp.getDgate();
+  FFNRule rule(*this, b, cotangents[0], adjoints);
+  Value gate = rule.projection(getGate(), getGateBias());
+  auto vjp = rule.through(gate, getUp(), cotangentType(getUp()));
   at(adjoints, getUpMutable()) = vjp.getDup();
-  at(adjoints, getDownMutable()) = vjp.getDdown();
-  if (getGateBias())
-    at(adjoints, getGateBiasMutable()) = vjp.getDgateBias();
-  if (getDownBias())
-    at(adjoints, getDownBiasMutable()) =
-        biasVjp(b, getLoc(), getDownBias(), cotangents[0]);
+  rule.addInput(vjp.getDgate(), getGate());
+  rule.addWeight(getGateMutable(), getX(), vjp.getDgate());
+  rule.addWeight(getDownMutable(), vjp.getProduct(), cotangents[0]);
+  rule.addBias(getGateBias(), getGateBiasMutable(), vjp.getDgate());
+  rule.addBias(getDownBias(), getDownBiasMutable(), cotangents[0]);
   return success();
 }
 

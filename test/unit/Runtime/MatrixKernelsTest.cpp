@@ -198,6 +198,27 @@ TEST_P(MatrixKernels, APartOfKAtATimeGivesTheSameBits) {
   EXPECT_EQ(whole, parts);
 }
 
+// So many rows and k that a product is cut into parts of k.
+TEST_P(MatrixKernels, ADeepProductHasTheBitsOfItsRows) {
+  constexpr int64_t m = 66, k = 6150, n = 70;
+  Matrix a(dtype, m, k, 7);
+  Matrix b(dtype, k, n, 8);
+  Packed packed = pack(b);
+  size_t element = dtype == STEM_F32 ? 4 : 2;
+  std::vector<float> whole(m * n, 7), rows(m * n, 7);
+  for (int32_t accumulate : {0, 1}) {
+    stem_packed_matmul(context.get(), a.data(), k, packed.get(), dtype, k, n, 0,
+                       0, whole.data(), n, m, k, n, accumulate);
+    for (int64_t row = 0; row < m; ++row)
+      stem_packed_matmul(context.get(),
+                         static_cast<const char *>(a.data()) +
+                             row * k * element,
+                         k, packed.get(), dtype, k, n, 0, 0,
+                         rows.data() + row * n, n, 1, k, n, accumulate);
+    EXPECT_EQ(whole, rows);
+  }
+}
+
 TEST_P(MatrixKernels, AnEmptyKWritesZerosOrKeepsC) {
   float c[2] = {3, 4};
   float a = 0, b[64] = {};
