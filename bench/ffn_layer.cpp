@@ -206,10 +206,8 @@ std::string trainedText(const Sizes &s, const Up &up) {
 
 struct Packed {
   Packed(int64_t k, int64_t n)
-      : memory(bench::filled(packedBytes(STEM_BF16, k, n))), handle{
-                                                                 memory.data(),
-                                                                 STEM_BF16, 0,
-                                                                 k, n} {}
+      : memory(bench::filled(packedBytes(STEM_BF16, k, n))),
+        handle{memory.data(), STEM_BF16, 0, k, n} {}
   Arena memory;
   stem_packed handle;
 };
