@@ -402,6 +402,12 @@ struct TileTokensPass
     IRMapping mapping;
     for (auto [value, result] : llvm::zip_equal(loop.outputs.all(), made))
       mapping.map(value, result);
+    // Without what spreads their rows.
+    for (Value value : loop.outputs.chunks)
+      mapping.map(value,
+                  extractSlice(b, loc, mapping.lookup(value),
+                               {{b.getIndexAttr(0), b.getIndexAttr(kSumDepth)},
+                                fullRange(b, loc, value, 1)}));
 
     SmallVector<Value> next(made.take_front(whole));
     SliceRange own = {OpFoldResult(first), OpFoldResult(count)};

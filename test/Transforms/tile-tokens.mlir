@@ -121,13 +121,12 @@ func.func @weights(%w: tensor<32x32xf32>, %k: memref<?x32xf32>, %p: memref<?xi32
 
 // Gradients of weights that add up what the tiles make: chunks of 2048 tokens,
 // of each its tiles, then the sums. What only a sum reads is there for a chunk:
-// %p as panels, %d and %n as it is; what is read elsewhere is whole.
+// %p as panels, %d as it is; what is read elsewhere is whole, in its argument.
 // CHECK-LABEL: func.func @sums
 // CHECK-SAME: %[[X:[a-z0-9]+]]: tensor<?x128xf32>, %[[C:[a-z0-9]+]]: tensor<?x32xf32>, %[[OUT:[a-z0-9]+]]: tensor<32x128xf32>
-// CHECK: %[[Y:.*]] = tensor.empty(%{{.*}}) : tensor<?x32xf32>
 // CHECK: %[[OTHER:.*]] = tensor.empty() : tensor<32x128xf32>
 // CHECK: %[[STEP:.*]] = arith.constant 2048 : index
-// CHECK: %[[ALL:.*]]:3 = scf.for %[[FIRST:[a-z0-9]+]] = %[[ZERO:[^ ]*]] to %{{.*}} step %[[STEP]] iter_args(%[[YS:.*]] = %[[Y]], %[[A:.*]] = %[[OUT]], %[[B:.*]] = %[[OTHER]])
+// CHECK: %[[ALL:.*]]:3 = scf.for %[[FIRST:[a-z0-9]+]] = %[[ZERO:[^ ]*]] to %{{.*}} step %[[STEP]] iter_args(%[[YS:.*]] = %[[C]], %[[A:.*]] = %[[OUT]], %[[B:.*]] = %[[OTHER]])
 // CHECK:   %[[COUNT:.*]] = arith.minui
 // CHECK:   %[[LATER:.*]] = arith.cmpi ne, %[[FIRST]], %[[ZERO]]
 // CHECK:   %[[PANELS:.*]] = tensor.empty() : tensor<2x131072xf32>
@@ -146,12 +145,13 @@ func.func @weights(%w: tensor<32x32xf32>, %k: memref<?x32xf32>, %p: memref<?xi32
 // CHECK:     tensor.parallel_insert_slice %[[E]] into %[[YT]][%[[AT]], 0] [64, 32]
 // CHECK:     tensor.parallel_insert_slice %[[ROWS]] into %[[PT]][0, %[[START]]] [2, 4096]
 // CHECK:     tensor.parallel_insert_slice %[[D]] into %[[CT]][%[[LOCAL]], 0] [64, 32]
-// CHECK:   %[[SUM:.*]] = scf.forall {{.*}} shared_outs(%{{.*}} = %[[A]])
-// CHECK:     tensor.extract_slice %[[TILES]]#2[0, %{{.*}}] [%[[COUNT]], 64]
+// CHECK:   %[[DS:.*]] = tensor.extract_slice %[[TILES]]#2[0, 0] [2048, 32]
+// CHECK:   scf.forall {{.*}} shared_outs(%{{.*}} = %[[A]])
+// CHECK:     tensor.extract_slice %[[DS]][0, %{{.*}}] [%[[COUNT]], %{{.*}}]
 // CHECK:     stem.transpose_tokens
 // CHECK:     stem.panel_matmul %{{.*}}, %[[TILES]]#1 into %{{.*}} accumulate %[[LATER]] {depth = 2048 : i64}
 // CHECK:   scf.forall {{.*}} shared_outs(%{{.*}} = %[[B]])
-// CHECK:     tensor.extract_slice %[[TILES]]#0[%[[FIRST]], %{{.*}}] [%[[COUNT]], 64]
+// CHECK:     tensor.extract_slice %[[TILES]]#0[%[[FIRST]], %{{.*}}] [%[[COUNT]], %{{.*}}]
 // CHECK:     stem.panel_matmul %{{.*}}, %[[TILES]]#1
 // CHECK: return %[[ALL]]#1, %[[ALL]]#2, %[[ALL]]#0
 func.func @sums(%x: tensor<?x128xf32>, %c: tensor<?x32xf32>, %out: tensor<32x128xf32> {stem.output}) -> (tensor<32x128xf32>, tensor<32x128xf32>, tensor<?x32xf32>) attributes {stem.tile = 64 : i64} {
@@ -170,12 +170,13 @@ func.func @sums(%x: tensor<?x128xf32>, %c: tensor<?x32xf32>, %out: tensor<32x128
 // CHECK: scf.for
 // CHECK:   %[[CHUNK:.*]] = tensor.empty() : tensor<2048x32xbf16>
 // CHECK:   %[[TILES:.*]] = scf.forall {{.*}} shared_outs(%{{.*}} = %[[CHUNK]])
+// CHECK:   %[[P:.*]] = tensor.extract_slice %[[TILES]][0, 0] [2048, 32]
 // CHECK:   %[[OWN:.*]] = scf.forall
 // CHECK:     tensor.extract_slice %[[X]][
 // CHECK:     stem.pack_tokens
 // CHECK:     stem.panel_matmul %{{.*}}, %[[OWN]]
 // CHECK:   %[[PANELS:.*]] = scf.forall
-// CHECK:     tensor.extract_slice %[[TILES]][
+// CHECK:     tensor.extract_slice %[[P]][
 // CHECK:     stem.pack_tokens
 // CHECK:     tensor.extract_slice %[[X]][
 // CHECK:     stem.panel_matmul %{{.*}}, %[[PANELS]]
@@ -184,6 +185,23 @@ func.func @both_sides(%x: tensor<?x32xbf16>) -> (tensor<32x32xf32>, tensor<32x32
   %0 = stem.linear_weight_vjp %x, %p : (tensor<?x32xbf16>, tensor<?x32xbf16>) -> tensor<32x32xf32>
   %1 = stem.linear_weight_vjp %p, %x : (tensor<?x32xbf16>, tensor<?x32xbf16>) -> tensor<32x32xf32>
   return %0, %1 : tensor<32x32xf32>, tensor<32x32xf32>
+}
+
+// Rows of a chunk's matrix that would be a multiple of half a page apart have a
+// line more, which no tile writes and no sum reads.
+// CHECK-LABEL: func.func @spread
+// CHECK: scf.for
+// CHECK:   tensor.empty() : tensor<2048x1056xbf16>
+// CHECK:   scf.forall
+// CHECK:     tensor.parallel_insert_slice {{.*}} [128, 1024] [1, 1] : tensor<128x1024xbf16> into tensor<2048x1056xbf16>
+// CHECK:   %[[D:.*]] = tensor.extract_slice %{{.*}}#1[0, 0] [2048, 1024] [1, 1]
+// CHECK:   scf.forall {{.*}} in (8) shared_outs({{.*}} -> (tensor<1024x32xf32>)
+// CHECK:     tensor.extract_slice %[[D]][0, %{{.*}}] [%{{.*}}, 128]
+func.func @spread(%x: tensor<?x32xbf16>, %c: tensor<?x1024xbf16>) -> tensor<1024x32xf32> attributes {stem.tile = 128 : i64} {
+  %p = arith.negf %x : tensor<?x32xbf16>
+  %d = arith.negf %c : tensor<?x1024xbf16>
+  %0 = stem.linear_weight_vjp %p, %d : (tensor<?x32xbf16>, tensor<?x1024xbf16>) -> tensor<1024x32xf32>
+  return %0 : tensor<1024x32xf32>
 }
 
 // A sum ends the run for what reads it. One whose sides differ in type, or of
