@@ -251,6 +251,20 @@ TEST(CompiledStepReference, MoreTokensThanAChunk) {
              runInterpreted(folder, batch, options), kBound);
 }
 
+/// Buffers whose rows are a multiple of half a page long get a line more.
+TEST(CompiledStepReference, WideFFN) {
+  StemVariant model;
+  model.widen(1024);
+  const auto folder = model.write();
+  const Batch batch = makeBatch(2, 150, {150, 100, 50});
+  for (const auto &[type, bound] :
+       {std::pair(DType::F32, kBound), std::pair(DType::BF16, kBF16Bound)}) {
+    const TrainingStepOptions options = stepOptions(batch, type);
+    expectNear(runCompiled(folder, batch, options),
+               runInterpreted(folder, batch, options), bound);
+  }
+}
+
 /// Like terms of one row, more than a sum in bf16 could take (it stalls at
 /// 256).
 TEST(CompiledStepReference, ManyTimesOneIdInBF16) {

@@ -74,16 +74,28 @@ public:
   }
   /// The head is the embedding.
   void tie() {
-    const auto offsets = header["lm_head.weight"]["data_offsets"];
-    const size_t begin = offsets[0], size = offsets[1].get<size_t>() - begin;
-    header.erase("lm_head.weight");
-    data.erase(begin, size);
-    for (auto &[name, tensor] : header.items())
-      if (tensor.contains("data_offsets"))
-        for (Json &offset : tensor["data_offsets"])
-          if (offset.get<size_t>() > begin)
-            offset = offset.get<size_t>() - size;
+    remove("lm_head.weight");
     config["tie_word_embeddings"] = true;
+  }
+  /// FFNs of another width.
+  void widen(size_t ffn) {
+    for (size_t layer = 0; layer < 3; ++layer) {
+      const std::string mlp = std::to_string(layer) + ".mlp.";
+      const auto seed = static_cast<uint32_t>(200 + 10 * layer);
+      const auto replace = [&](const std::string &name,
+                               const std::vector<size_t> &shape, uint32_t by) {
+        remove("model.layers." + mlp + name + ".weight");
+        add(mlp + name + ".weight", "F32", shape,
+            noise(shape[0] * shape[1], seed + by));
+      };
+      replace("gate_proj", {ffn, kWidth}, 0);
+      replace("down_proj", {kWidth, ffn}, 1);
+      if (layer == 0)
+        replace("up_proj", {ffn, kWidth}, 2);
+      else
+        replace("up_table", {96, ffn}, 2);
+    }
+    config["intermediate_size"] = ffn;
   }
 
   std::filesystem::path write() const {
@@ -96,6 +108,18 @@ public:
   Json config;
 
 private:
+  void remove(const std::string &name) {
+    const auto offsets = header[name]["data_offsets"];
+    const size_t begin = offsets[0], size = offsets[1].get<size_t>() - begin;
+    header.erase(name);
+    data.erase(begin, size);
+    for (auto &[other, tensor] : header.items())
+      if (tensor.contains("data_offsets"))
+        for (Json &offset : tensor["data_offsets"])
+          if (offset.get<size_t>() > begin)
+            offset = offset.get<size_t>() - size;
+  }
+
   /// Values without a pattern between -0.5 and 0.5.
   static std::string noise(size_t count, uint32_t seed) {
     std::string bytes;
