@@ -82,10 +82,12 @@ Sequences::RowBound Sequences::boundOfRow(uint64_t tile) const {
   const auto inTiles = [&](uint64_t count) {
     return (count + tile - 1) / tile * tile;
   };
-  if (!options.respectDocuments)
-    return {inTiles(length), 1, length};
-  RowBound most = {}, row = {};
   const uint64_t inputs = std::min(tokens - 1, sequences * length);
+  if (!options.respectDocuments) {
+    const uint64_t longest = std::min(inputs, length);
+    return {inTiles(longest), 1, longest};
+  }
+  RowBound most = {}, row = {};
   Cursor cursor = find(0);
   for (uint64_t place = 0; place < inputs;) {
     if (place % length == 0)
