@@ -43,8 +43,10 @@ struct Unit {
 class StreamBuilder {
 public:
   /// Goes on where the stream ends: its last step may have room.
-  StreamBuilder(TokenStream &stream, const CalibrationTextOptions &options)
-      : stream(stream), options(options) {
+  StreamBuilder(TokenStream &stream, const CalibrationTextOptions &options,
+                size_t shortEach)
+      : stream(stream), options(options),
+        shortEach(options.window >= 2 * int64_t(kShortWindow) ? shortEach : 0) {
     if (!stream.steps.empty())
       sequence = 1 + *std::max_element(stream.sequences.begin() +
                                            stream.steps.back().begin,
@@ -63,10 +65,8 @@ public:
     const int64_t before = stream.tokens;
     for (size_t begin = 0; begin < ids.size(); begin += size) {
       const size_t end = std::min(begin + size, ids.size());
-      const bool isShort =
-          options.shortEach != 0 && begin / size % options.shortEach == 0;
-      cut(begin, end, isShort ? std::min(size, kShortWindow) : size,
-          kShortWindow);
+      const bool isShort = shortEach != 0 && begin / size % shortEach == 0;
+      cut(begin, end, isShort ? kShortWindow : size, kShortWindow);
     }
     return finish(before);
   }
@@ -120,6 +120,7 @@ private:
 
   TokenStream &stream;
   const CalibrationTextOptions &options;
+  const size_t shortEach;
   int32_t sequence = 0, source = 0;
   std::vector<int32_t> ids, documents; ///< of `source`, not yet in windows
 };
@@ -223,8 +224,9 @@ void Dealer::add(const TextSource &source, int64_t share) {
 
 void Dealer::deal() {
   const size_t size = std::min(units.size(), kDeal);
-  StreamBuilder fit(text.fit, options), choose(text.choose, options),
-      check(text.check, options);
+  StreamBuilder fit(text.fit, options, options.shortEach),
+      choose(text.choose, options, options.shortEach),
+      check(text.check, options, /*shortEach=*/0);
   const auto finish = [&](int32_t index) {
     CalibrationSource &source = text.sources[static_cast<size_t>(index)];
     for (StreamBuilder *builder : {&fit, &choose, &check})

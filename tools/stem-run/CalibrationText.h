@@ -51,9 +51,9 @@ struct CalibrationTextOptions {
   int64_t tokens = 50000; ///< to take in all, evenly from the texts
   int64_t window = 512;   ///< tokens; no longer than the model's own context
   int64_t maxStepTokens = 2048;
-  /// The first of so many windows of a text is cut into short ones (0: none):
-  /// a text's first position is unlike all others, and long windows alone have
-  /// few of them.
+  /// The first of so many windows of `fit` and `choose` is cut into short ones
+  /// (0: none; nor where windows are hardly longer): a text's first position is
+  /// unlike all others, and long windows alone have few of them.
   size_t shortEach = 4;
   uint64_t seed = 0;  ///< what is taken, and dealt where
   bool force = false; ///< whatever the coverage

@@ -353,7 +353,8 @@ TEST_F(CalibrationTextTest, OfSoManyWindowsTheFirstIsCutShort) {
   windows.resize(first.size());
   EXPECT_EQ(windows, first);
   EXPECT_EQ(windowsIn(dealt.choose), (decltype(first){{8, 64}, {8, 64}}));
-  EXPECT_EQ(dealt.sources[0].tokensTaken, 16 * 130 - 7 * 2);
+  EXPECT_EQ(windowsIn(dealt.check), (decltype(first){{15, 130}}));
+  EXPECT_EQ(dealt.sources[0].tokensTaken, 16 * 130 - 6 * 2);
 }
 
 TEST_F(CalibrationTextTest, ADialogueBeginsAWindow) {
