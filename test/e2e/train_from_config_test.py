@@ -176,7 +176,7 @@ class TrainFromConfigTest(TrainingTest):
             "large": ({key: 1 << 30 for key in (
                 "hidden_size", "head_dim", "num_attention_heads",
                 "num_key_value_heads")}, ["_proj.weight", "too large"]),
-            "memory": ({"hidden_size": 1 << 20, "head_dim": 8,
+            "memory": ({"hidden_size": 1 << 18, "head_dim": 8,
                         "vocab_size": 1 << 20, "num_hidden_layers": 1},
                        ["training takes", "available"]),
         }
