@@ -68,11 +68,12 @@ def results_path():
     return os.path.join(FOLDER, "results.jsonl")
 
 
-def read_results(digest):
+def read_results(digest, path=None):
     """The last result of each name and seed."""
+    path = path or results_path()
     results = {}
-    if os.path.exists(results_path()):
-        with open(results_path()) as file:
+    if os.path.exists(path):
+        with open(path) as file:
             for line in file:
                 entry = json.loads(line)
                 if entry["texts"] == digest:

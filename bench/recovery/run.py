@@ -33,14 +33,7 @@ def results_path():
 
 
 def read_results(digest):
-    results = {}
-    if os.path.exists(results_path()):
-        with open(results_path()) as file:
-            for line in file:
-                entry = json.loads(line)
-                if entry["texts"] == digest:
-                    results[entry["name"], entry["seed"]] = entry
-    return results
+    return common.read_results(digest, results_path())
 
 
 def append(entry):
