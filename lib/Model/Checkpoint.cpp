@@ -21,8 +21,8 @@ void Checkpoint::readConfig(const fs::path &file) {
   modelConfig = ModelConfig::parse(readModelText(file), file.string());
   const fs::path generation = file.parent_path() / "generation_config.json";
   if (pathExists(generation))
-    generationEnds = generationEndTokens(readModelText(generation),
-                                         generation.string(), modelConfig);
+    generationConfig = GenerationConfig::parse(
+        readModelText(generation), generation.string(), modelConfig);
 }
 
 Checkpoint Checkpoint::open(const fs::path &path, const OpenOptions &options) {
@@ -47,7 +47,7 @@ Checkpoint Checkpoint::open(const fs::path &path, const OpenOptions &options) {
     const GgufFile &file = *result.ggufFile;
     result.modelConfig = ModelConfig::parse(
         ggufConfigText(file), path.string() + ": config from metadata");
-    result.generationEnds = generationEndTokens(
+    result.generationConfig = GenerationConfig::parse(
         ggufGenerationConfigText(file), path.string(), result.modelConfig);
     result.source = openGgufTensors(result.ggufFile);
   }
@@ -82,7 +82,7 @@ Checkpoint Checkpoint::fromConfig(
 }
 
 std::vector<int64_t> Checkpoint::endTokens() const {
-  std::vector<int64_t> result = generationEnds;
+  std::vector<int64_t> result = generationConfig.endTokens;
   for (const int64_t id : modelConfig.eosTokens)
     if (std::find(result.begin(), result.end(), id) == result.end())
       result.push_back(id);

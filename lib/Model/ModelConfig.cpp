@@ -274,10 +274,26 @@ ModelConfig ModelConfig::parse(std::string_view text, const std::string &name) {
   return config;
 }
 
-std::vector<int64_t> stem::generationEndTokens(std::string_view text,
-                                               const std::string &name,
-                                               ModelConfig &config) {
+GenerationConfig GenerationConfig::parse(std::string_view text,
+                                         const std::string &name,
+                                         ModelConfig &config) {
   const ordered_json json = parseJsonObject(text, name);
-  return idsOfModel(ConfigReader(json, name).integerOrList("eos_token_id"),
-                    name, config);
+  ConfigReader reader(json, name);
+  GenerationConfig result;
+  result.endTokens =
+      idsOfModel(reader.integerOrList("eos_token_id"), name, config);
+  result.repetitionPenalty = reader.number("repetition_penalty");
+  if (result.repetitionPenalty && *result.repetitionPenalty <= 0)
+    fail("{}: \"repetition_penalty\" is {} but must be positive; 1 changes "
+         "nothing",
+         name, *result.repetitionPenalty);
+  return result;
+}
+
+std::string stem::generationConfigWithPenalty(std::string_view text,
+                                              const std::string &name,
+                                              double repetitionPenalty) {
+  ordered_json json = parseJsonObject(text, name);
+  json["repetition_penalty"] = repetitionPenalty;
+  return json.dump(2) + "\n";
 }

@@ -505,6 +505,11 @@ class BadInputTest(ModelTest):
         self.assert_fails(["generation_config.json", "eos_token_id",
                            "32-bit integer"], "generate", folder,
                           "--prompt-ids=1")
+        with open(os.path.join(folder, "generation_config.json"), "w") as file:
+            json.dump({"repetition_penalty": -1}, file)
+        self.assert_fails(["generation_config.json", "repetition_penalty",
+                           "-1 but must be positive"], "generate", folder,
+                          "--prompt-ids=1")
 
 
 if __name__ == "__main__":

@@ -158,6 +158,28 @@ class CalibrateIdsTest(CalibrationTest):
         self.assertEqual(calibration["selected_ids"], len(ids))
         self.assertGreater(calibration["selected_share"], 0)
 
+    def test_penalty_of_a_chat_model(self):
+        def generation(folder):
+            with open(os.path.join(folder, "generation_config.json")) as file:
+                return json.load(file)
+        out, _ = self.convert("--layers=1")
+        self.assertEqual(generation(out), {**generation(self.small),
+                                           "repetition_penalty": 1.1})
+        generate = ["generate", out, "--prompt-ids=5,6", "-n", 4]
+        self.assertEqual(stem_json(*generate)["repetition_penalty"], 1.1)
+        self.assertIn("note: the repetition penalty 1.1 is that of "
+                      "generation_config.json; --repetition-penalty=1 turns "
+                      "it off", stem_run(*generate).stderr)
+        plain = [*generate, "--repetition-penalty=1"]
+        self.assertEqual(stem_json(*plain)["repetition_penalty"], 1)
+        self.assertNotIn("penalty", stem_run(*plain).stderr)
+        # A source's own penalty stays.
+        model = self.copy_model()
+        change_json(os.path.join(model, "generation_config.json"),
+                    repetition_penalty=1.3)
+        out, _ = self.convert("--layers=1", model=model, name="own")
+        self.assertEqual(generation(out), generation(model))
+
     def test_no_rare_special_token(self):
         model = self.copy_model()
         path = os.path.join(model, "tokenizer.json")
@@ -194,6 +216,8 @@ class CalibrateIdsTest(CalibrationTest):
                     chat_template=None)
         out, _ = self.convert("--layers=1", model=model, base=TEXT_ALONE)
         self.assertEqual(self.section(out)["select"], False)
+        self.assertEqual(stem_json("generate", out, "--prompt-ids=5",
+                                   "-n", 1)["repetition_penalty"], 1)
         out, result = self.convert("--layers=1", "--dense-special-below=1",
                                    model=model, base=TEXT_ALONE, name="asked")
         self.assertEqual(self.selected(out, 1), [0, 1, 2])

@@ -17,7 +17,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   try {
     ModelConfig model;
     model.vocabSize = 1000;
-    for (const int64_t id : generationEndTokens(text, "fuzz", model))
+    for (const int64_t id :
+         GenerationConfig::parse(text, "fuzz", model).endTokens)
       if (id < 0 || id >= 1000)
         __builtin_trap();
   } catch (const Error &) {

@@ -18,6 +18,10 @@
 using namespace stem;
 namespace fs = std::filesystem;
 
+/// A mild penalty that ended all answers of a measured chat
+/// (docs/conversion.md).
+static constexpr double kChatPenalty = 1.1;
+
 std::optional<TensorInfo>
 FolderConversion::selectedTensor(uint64_t layer) const {
   if (!basis.keepsMatrices())
@@ -266,6 +270,19 @@ void FolderConversion::writeFittedMatrices(const ConvertedLayer &layer) {
   }
 }
 
+/// Greedy answers of a converted model tend to repeat themselves; a source that
+/// has a penalty keeps its own.
+void FolderConversion::declarePenalty() {
+  if (!basis.isCalibrated() || basis.checkpoint.repetitionPenalty())
+    return;
+  const std::optional<Tokenizer> tokenizer = loadTokenizer(basis.checkpoint);
+  if (tokenizer && tokenizer->chatTemplate())
+    writer().addText("generation_config.json",
+                     generationConfigWithPenalty(
+                         generationConfigText(basis.checkpoint),
+                         basis.checkpoint.path().string(), kChatPenalty));
+}
+
 void FolderConversion::declareTexts() {
   writer().addText("config.json", configText());
   writer().setProvenance(provenance());
@@ -279,6 +296,7 @@ FolderConversion::FolderConversion(const ConversionBasis &basis,
   declareDense();
   declareTables();
   addModelFiles(writer(), basis.checkpoint, /*isStem=*/true);
+  declarePenalty();
   declareTexts();
 }
 

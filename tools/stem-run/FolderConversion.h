@@ -66,6 +66,7 @@ private:
   StemSection section() const;
   std::string configText() const;
   std::string provenance() const;
+  void declarePenalty();
   void declareTexts();
   void writeDense(Progress &progress);
   void writeRows(const TensorInfo &table, TableRows &rows,

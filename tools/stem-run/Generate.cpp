@@ -50,6 +50,7 @@ struct GenerateArguments {
   int64_t count = 128;
   bool greedy = false;
   SamplerOptions sampling;
+  std::optional<double> repetitionPenalty; ///< else the model's own
   std::vector<std::string> stops;
   std::vector<std::string> stopIds;
   bool ignoreEnd = false;
@@ -101,6 +102,7 @@ private:
   void loadTokenizers();
   std::vector<std::vector<int32_t>> prompts() const;
   std::vector<int32_t> chatPrompt(const std::string &prompt) const;
+  double repetitionPenalty() const;
   void addSequence(std::vector<int32_t> prompt);
   void checkLengths() const;
   EngineOptions options() const;
@@ -191,8 +193,14 @@ std::vector<std::vector<int32_t>> Generation::prompts() const {
   return result;
 }
 
+double Generation::repetitionPenalty() const {
+  return arguments.repetitionPenalty.value_or(
+      checkpoint.repetitionPenalty().value_or(1));
+}
+
 void Generation::addSequence(std::vector<int32_t> prompt) {
   SamplerOptions sampling = arguments.sampling;
+  sampling.repetitionPenalty = repetitionPenalty();
   sampling.stream = sequences.size();
   const size_t length = prompt.size();
   Sequence sequence{
@@ -355,6 +363,7 @@ void Generation::report() const {
       json.update({{"ids", ids}, {"sequences", list}});
     json.update({{"prompt_tokens", promptTokens},
                  {"prefill_tokens_per_second", finiteOrNull(prefillRate)},
+                 {"repetition_penalty", repetitionPenalty()},
                  {"tokens_per_second",
                   decodedTokens ? finiteOrNull(decodeRate) : Json(nullptr)},
                  {"engine", engineJson(engine->report())},
@@ -371,6 +380,11 @@ void Generation::report() const {
                    : fmt::format("{}", fmt::join(sequence.generated(), " ")));
   }
   std::fflush(stdout);
+  if (!arguments.repetitionPenalty && repetitionPenalty() != 1)
+    printNote(fmt::format("the repetition penalty {} is that of "
+                          "generation_config.json; --repetition-penalty=1 "
+                          "turns it off",
+                          repetitionPenalty()));
   for (const Sequence &sequence : sequences)
     if (sequence.finish == Finish::Context)
       printNote(fmt::format("the context of {} positions is full",
@@ -465,8 +479,9 @@ void addSamplingOptions(CLI::App &command, GenerateArguments &arguments) {
       ->check(wholeNumber(UINT64_MAX))
       ->group(group);
   command
-      .add_option("--repetition-penalty", sampling.repetitionPenalty,
-                  "Makes tokens that were there less likely (default: 1)")
+      .add_option("--repetition-penalty", arguments.repetitionPenalty,
+                  "Makes tokens that were there less likely (default: that of "
+                  "generation_config.json, else 1)")
       ->group(group);
   command.add_flag("--greedy", arguments.greedy, "Always the likeliest token")
       ->group(group);

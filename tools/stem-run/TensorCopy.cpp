@@ -11,6 +11,7 @@
 #include "ModelingFile.h"
 #include "stem/Model/TokenizerGguf.h"
 #include "stem/Support/Error.h"
+#include "stem/Support/Files.h"
 #include "stem/Support/Format.h"
 
 #include <algorithm>
@@ -239,6 +240,14 @@ static void addGgufFiles(ModelFolderWriter &writer, const GgufFile &file) {
   writer.addText("tokenizer.json", tokenizerJsonText(file));
   writer.addText("tokenizer_config.json",
                  tokenizerConfigFromGguf(file).dump(2) + "\n");
+}
+
+std::string stem::generationConfigText(const Checkpoint &checkpoint) {
+  if (checkpoint.gguf())
+    return ggufGenerationConfigText(*checkpoint.gguf());
+  const std::filesystem::path file =
+      checkpoint.path() / "generation_config.json";
+  return pathExists(file) ? readText(file) : "{}";
 }
 
 void stem::addModelFiles(ModelFolderWriter &writer,

@@ -83,6 +83,10 @@ void printLeftOut(const std::vector<std::string> &names);
 /// Bytes that the tensor takes in `type`.
 uint64_t bytesAs(const TensorInfo &tensor, DType type);
 
+/// generation_config.json's; from the metadata when the source is a GGUF file;
+/// an empty object when there is none.
+std::string generationConfigText(const Checkpoint &checkpoint);
+
 /// Everything beside config.json and the tensors: tokenizer, generation config,
 /// chat template; from the metadata when the source is a GGUF file. With
 /// `isStem` the modeling file too.

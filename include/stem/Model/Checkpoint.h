@@ -54,6 +54,11 @@ public:
   /// End tokens of generation_config.json and config.json together.
   std::vector<int64_t> endTokens() const;
 
+  /// Of generation_config.json; a GGUF file has none.
+  std::optional<double> repetitionPenalty() const {
+    return generationConfig.repetitionPenalty;
+  }
+
   /// For the user: unknown config keys, defaults assumed, files passed over.
   std::vector<std::string> warnings() const;
 
@@ -65,7 +70,7 @@ private:
   ModelWeights modelWeights;
   std::shared_ptr<const GgufFile> ggufFile;
   std::unique_ptr<TensorSource> source;
-  std::vector<int64_t> generationEnds;
+  GenerationConfig generationConfig;
 };
 
 /// \name A GGUF file as a Hugging Face checkpoint

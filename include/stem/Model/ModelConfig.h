@@ -158,11 +158,22 @@ std::string configWithDType(const std::string &text, DType dtype);
 /// The Python file that a converted folder's auto_map points to, without ".py".
 inline constexpr std::string_view modelingModule = "modeling_stem_llama";
 
-/// End tokens of generation_config.json's text; empty when it has none. An id
-/// that the model has no row for is left out, with a warning in `config`.
-std::vector<int64_t> generationEndTokens(std::string_view text,
-                                         const std::string &name,
-                                         ModelConfig &config);
+/// What is read of generation_config.json.
+struct GenerationConfig {
+  std::vector<int64_t> endTokens; ///< empty when it has none
+  std::optional<double> repetitionPenalty;
+
+  /// An end token that the model has no row for is left out, with a warning in
+  /// `config`. An Error when a value has the wrong type or the penalty is not
+  /// positive.
+  static GenerationConfig parse(std::string_view text, const std::string &name,
+                                ModelConfig &config);
+};
+
+/// generation_config.json's text with this penalty in it.
+std::string generationConfigWithPenalty(std::string_view text,
+                                        const std::string &name,
+                                        double repetitionPenalty);
 
 } // namespace stem
 

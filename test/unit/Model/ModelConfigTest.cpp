@@ -593,21 +593,44 @@ TEST(ModelConfig, dtypeIsWrittenUnderTheKeyInUse) {
 TEST(ModelConfig, endTokensOfTheGenerationConfig) {
   ModelConfig config;
   config.vocabSize = 10;
-  EXPECT_EQ(generationEndTokens(R"({"eos_token_id":[1,2]})", "g", config),
+  EXPECT_EQ(GenerationConfig::parse(R"({"eos_token_id":[1,2]})", "g", config)
+                .endTokens,
             (std::vector<int64_t>{1, 2}));
-  EXPECT_EQ(generationEndTokens(R"({"eos_token_id":5})", "g", config),
-            std::vector<int64_t>{5});
-  EXPECT_TRUE(generationEndTokens("{}", "g", config).empty());
-  EXPECT_ERROR(generationEndTokens(R"({"eos_token_id":"x"})", "g.json", config),
-               "g.json", "eos_token_id");
+  EXPECT_EQ(
+      GenerationConfig::parse(R"({"eos_token_id":5})", "g", config).endTokens,
+      std::vector<int64_t>{5});
+  EXPECT_TRUE(GenerationConfig::parse("{}", "g", config).endTokens.empty());
+  EXPECT_ERROR(
+      GenerationConfig::parse(R"({"eos_token_id":"x"})", "g.json", config)
+          .endTokens,
+      "g.json", "eos_token_id");
   EXPECT_TRUE(config.warnings.empty());
+}
+
+TEST(ModelConfig, penaltyOfTheGenerationConfig) {
+  ModelConfig config;
+  EXPECT_FALSE(GenerationConfig::parse("{}", "g", config).repetitionPenalty);
+  const std::string text = generationConfigWithPenalty(
+      R"({"eos_token_id":2,"top_k":5})", "g.json", 1.1);
+  EXPECT_EQ(
+      ordered_json::parse(text),
+      ordered_json(
+          {{"eos_token_id", 2}, {"top_k", 5}, {"repetition_penalty", 1.1}}));
+  EXPECT_EQ(GenerationConfig::parse(text, "g", config).repetitionPenalty, 1.1);
+  EXPECT_ERROR(
+      GenerationConfig::parse(R"({"repetition_penalty":0})", "g.json", config),
+      "g.json", "repetition_penalty", "is 0 but must be positive");
+  EXPECT_ERROR(GenerationConfig::parse(R"({"repetition_penalty":"x"})",
+                                       "g.json", config),
+               "g.json", "repetition_penalty", "a number");
 }
 
 TEST(ModelConfig, endTokensWithoutARow) {
   ModelConfig config;
   config.vocabSize = 10;
   EXPECT_EQ(
-      generationEndTokens(R"({"eos_token_id":[3,10,-1]})", "g.json", config),
+      GenerationConfig::parse(R"({"eos_token_id":[3,10,-1]})", "g.json", config)
+          .endTokens,
       std::vector<int64_t>{3});
   ASSERT_EQ(config.warnings.size(), 2u);
   EXPECT_TRUE(hasAll(config.warnings[0],
