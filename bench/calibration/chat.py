@@ -123,7 +123,7 @@ def main():
     print("|" + " --- |" * 7)
     template = None
     for model in [options.dense, *options.models]:
-        sequences = answers(model, options.n)
+        sequences = answers(model, options.n, "--repetition-penalty=1")
         entry = {"model": model, "n": options.n,
                  "finish": [sequence["finish"] for sequence in sequences],
                  "finish_penalized": [

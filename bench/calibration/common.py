@@ -81,10 +81,10 @@ def read_results(digest, path=None):
     return results
 
 
-def losses(model):
-    """(tokens, nll) of every held-out document, by register."""
+def losses(model, part="held"):
+    """(tokens, nll) of every document of the part, by register."""
     result = stem_run("eval", model,
-                      *(f"--text={text(r, 'held')}" for r in REGISTERS))
+                      *(f"--text={text(r, part)}" for r in REGISTERS))
     return {register: [(document["tokens"], document["nll"])
                        for document in file["documents"]]
             for register, file in zip(REGISTERS, result["files"])}

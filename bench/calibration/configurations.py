@@ -7,12 +7,19 @@ import collections
 # Options of stem-run convert beside the texts; calibrated ones are repeated for
 # every seed (--calibrate-seed). A configuration with `layers_of` converts the
 # layers that the result of that name and seed has. With `is_dense` they are
-# options of compressed_dense, which makes a dense model of fewer FLOPs.
+# options of compressed_dense, which makes a dense model of fewer FLOPs. One that
+# runs with MAIN_SEEDS, and the dense model, also read the judge documents.
 Configuration = collections.namedtuple(
     "Configuration", "name options seeds layers_of is_dense",
     defaults=((0,), None, False))
 
 MAIN_SEEDS = (0, 1, 2)
+
+
+def is_judged(configuration):
+    return configuration.options is None or configuration.seeds == MAIN_SEEDS
+
+
 TOKENS = 50_000
 MORE_TOKENS = 200_000
 

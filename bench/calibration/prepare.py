@@ -28,8 +28,7 @@ REGISTERS = {"faq": (corpus.faq, "\n\n"), "pydoc": (corpus.pydoc, "\n\n"),
              "wordnet": (corpus.wordnet, "\n"), "kjv": (corpus.kjv, "\n")}
 OUT_OF_DOMAIN = {"kjv"}
 # Of a held-out and of a calibration file; 50,000 tokens are about 220,000.
-HELD_CHARACTERS = 280_000
-FIT_CHARACTERS = 1_200_000
+CHARACTERS = {"held": 280_000, "fit": 1_200_000, "judge": 280_000}
 LEAST_CHARACTERS = 1000  # of a document without repeats
 RUN_WORDS = 13
 
@@ -76,12 +75,12 @@ def without_repeats(registers):
 
 
 def split(register, documents, seed):
-    """Held-out and calibration documents, in an order that depends on the seed
-    and their names alone."""
+    """The documents of each part, in an order that depends on the seed and
+    their names alone."""
     order = sorted(documents, key=lambda document: hashlib.sha256(
         f"{seed} {register} {document.name}".encode()).digest())
-    parts = []
-    for budget in (HELD_CHARACTERS, FIT_CHARACTERS):
+    parts = {}
+    for kind, budget in CHARACTERS.items():
         part, size = [], 0
         while order and size < budget:
             document = order.pop(0)
@@ -89,7 +88,7 @@ def split(register, documents, seed):
             if characters >= LEAST_CHARACTERS:
                 part.append(document)
                 size += characters
-        parts.append(part)
+        parts[kind] = part
     return parts
 
 
@@ -99,14 +98,14 @@ def runs(paragraph):
             for i in range(len(words) - RUN_WORDS + 1)}
 
 
-def remove_held_runs(fit, held):
-    """Removes calibration paragraphs that share RUN_WORDS words in a row with
-    held-out text; how many went."""
+def remove_shared_runs(documents, others):
+    """Removes paragraphs that share RUN_WORDS words in a row with another
+    document; how many went."""
     known, removed = set(), 0
-    for document in held:
+    for document in others:
         for paragraph in document.paragraphs:
             known |= runs(paragraph)
-    for document in fit:
+    for document in documents:
         kept = [paragraph for paragraph in document.paragraphs
                 if not runs(paragraph) & known]
         removed += len(document.paragraphs) - len(kept)
@@ -128,6 +127,15 @@ def write(path, documents, separator):
             "sha256": hashlib.sha256(content).hexdigest()}
 
 
+def is_unused(register, kind):
+    return kind == "fit" and register in OUT_OF_DOMAIN
+
+
+def documents_of(parts, kind):
+    return [document for register, kinds in parts.items()
+            if not is_unused(register, kind) for document in kinds[kind]]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", metavar="DIR",
@@ -142,14 +150,15 @@ def main():
     manifest["repeated_paragraphs_removed"] = without_repeats(registers)
     parts = {name: split(name, documents, options.seed)
              for name, documents in registers.items()}
-    held = [document for part, _ in parts.values() for document in part]
-    fit = [document for name, (_, part) in parts.items()
-           if name not in OUT_OF_DOMAIN for document in part]
-    manifest["calibration_paragraphs_removed"] = remove_held_runs(fit, held)
+    held = documents_of(parts, "held")
+    fit = documents_of(parts, "fit")
+    judge = documents_of(parts, "judge")
+    manifest["calibration_paragraphs_removed"] = remove_shared_runs(fit, held)
+    manifest["judge_paragraphs_removed"] = remove_shared_runs(judge, held + fit)
     manifest["files"] = {}
-    for name, (held_part, fit_part) in parts.items():
-        for kind, part in (("held", held_part), ("fit", fit_part)):
-            if kind == "fit" and name in OUT_OF_DOMAIN:
+    for name, kinds in parts.items():
+        for kind, part in kinds.items():
+            if is_unused(name, kind):
                 continue
             file = f"{name}.{kind}.jsonl"
             counts = write(os.path.join(options.out, file), part,

@@ -17,7 +17,7 @@ import sys
 import time
 
 import common
-from configurations import CONFIGURATIONS
+from configurations import CONFIGURATIONS, is_judged
 
 
 def folder_bytes(folder):
@@ -69,10 +69,17 @@ def convert(model, out, configuration, seed, layers):
                              - result.get("bytes_of_zero_columns", 0))}
 
 
+def all_losses(model, configuration):
+    losses = {"losses": common.losses(model)}
+    if is_judged(configuration):
+        losses["judge"] = common.losses(model, "judge")
+    return losses
+
+
 def run(model, configuration, seed, results, keep):
     """The result, or None where it waits for another one."""
     if configuration.options is None:
-        return {"losses": common.losses(model),
+        return {**all_losses(model, configuration),
                 "folder_bytes": folder_bytes(model), **hold_shape(model)}
     layers = None
     if configuration.layers_of:
@@ -86,11 +93,16 @@ def run(model, configuration, seed, results, keep):
     os.makedirs(os.path.dirname(out), exist_ok=True)
     try:
         entry = convert(model, out, configuration, seed, layers)
-        entry["losses"] = common.losses(out)
+        entry.update(all_losses(out, configuration))
     finally:
         if not keep:
             shutil.rmtree(out, ignore_errors=True)
     return entry
+
+
+def is_complete(result, configuration):
+    return result is not None and ("judge" in result
+                                   or not is_judged(configuration))
 
 
 def main():
@@ -110,7 +122,7 @@ def main():
     for configuration in CONFIGURATIONS:
         for seed in configuration.seeds:
             name = configuration.name
-            if ((name, seed) in results
+            if (is_complete(results.get((name, seed)), configuration)
                     or not re.search(options.only, name)
                     or (seeds and seed not in seeds)):
                 continue
