@@ -31,6 +31,7 @@ def calibrated(name, *options, seeds=(0,), tokens=TOKENS, layers_of=None,
         is_dense)
 
 
+MIDDLE = "--layers=" + ",".join(map(str, range(1, 29)))
 TEN = "ten, rank 0"  # the run whose layers others share
 TEN_MORE = "ten, rank 0, 200,000 tokens"
 
@@ -41,9 +42,10 @@ CONFIGURATIONS = [
                  layers_of=TEN)
       for rank in (64, 128)),
     calibrated("fifteen, rank 0", "--layers=auto:15", seeds=MAIN_SEEDS),
-    calibrated("28 layers, rank 64",
-               "--layers=" + ",".join(map(str, range(1, 29))), "--mix-rank=64",
+    calibrated("28 layers, rank 64", MIDDLE, "--mix-rank=64",
                seeds=MAIN_SEEDS),
+    calibrated("28 layers, rank 64, 200,000 tokens", MIDDLE, "--mix-rank=64",
+               tokens=MORE_TOKENS),
     calibrated("ten, a fifth of the arithmetic", "--flops=20%",
                layers_of=TEN),
     calibrated(TEN_MORE, "--layers=auto:10", tokens=MORE_TOKENS),

@@ -8,6 +8,7 @@
 #include "FolderConversion.h"
 
 #include "CommandLine.h"
+#include "Tokenizing.h"
 #include "stem/Runtime/Context.h"
 #include "stem/Support/Format.h"
 #include "stem/Support/Process.h"

@@ -247,7 +247,7 @@ std::string stem::generationConfigText(const Checkpoint &checkpoint) {
     return ggufGenerationConfigText(*checkpoint.gguf());
   const std::filesystem::path file =
       checkpoint.path() / "generation_config.json";
-  return pathExists(file) ? readText(file) : "{}";
+  return pathExists(file) ? readModelText(file) : "{}";
 }
 
 void stem::addModelFiles(ModelFolderWriter &writer,
