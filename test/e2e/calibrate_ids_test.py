@@ -6,6 +6,7 @@
 import json
 import math
 import os
+import struct
 import unittest
 
 from calibration import DOWN, IDS, PLAIN, TABLE, TEXT_ALONE, UP, VOCABULARY, \
@@ -13,10 +14,18 @@ from calibration import DOWN, IDS, PLAIN, TABLE, TEXT_ALONE, UP, VOCABULARY, \
 from e2e import Tensor, read_tensors, stem_json, stem_run, write_tensors
 
 
+def bf16_values(tensor):
+    words = struct.pack(f"<{2 * len(tensor.values)}H",
+                        *(half for value in tensor.values
+                          for half in (0, value)))
+    return struct.unpack(f"<{len(tensor.values)}f", words)
+
+
 class CalibrateIdsTest(CalibrationTest):
     def counts(self):
         """How often the text to fit holds each id: 14 of 16 windows, of which
-        the first position does not count."""
+        the first position does not count. One in four is cut into windows of
+        64."""
         with open(self.text, "rb") as file:
             content = file.read()
         with open(os.path.join(self.small, "tokenizer.json")) as file:
@@ -32,12 +41,13 @@ class CalibrateIdsTest(CalibrationTest):
             taken += 512
         self.assertEqual(len(chosen), 16)
         result = [0] * VOCABULARY
+        del chosen[15], chosen[8]  # to check and to choose
         for place, window in enumerate(chosen):
-            if place in (8, 15):  # to choose and to check
-                continue
-            for byte in content[window * 512 + 1:(window + 1) * 512]:
-                result[ids["\u0120" if byte == 32 else chr(byte)]] += 1
-        self.assertEqual(sum(result), 14 * 511)
+            length = 512 if place % 4 else 64
+            for i, byte in enumerate(content[window * 512:(window + 1) * 512]):
+                if i % length:
+                    result[ids["\u0120" if byte == 32 else chr(byte)]] += 1
+        self.assertEqual(sum(result), 14 * 512 - 4 * 8 - 10)
         return result
 
     def test_dense_below(self):
@@ -66,6 +76,24 @@ class CalibrateIdsTest(CalibrationTest):
             self.assertTrue(1 < evaluated["files"][0]["perplexity"] < math.inf)
         self.assertIn("ids that keep the up-projection",
                       stem_run("inspect", out).stdout)
+
+    def test_positions_that_are_left_out_of_their_rows(self):
+        # As often as the most frequent id is there: without one of its
+        # positions it would keep the matrix too. Only places that no sum
+        # counts, the first of a window, take its row.
+        most, name = max(self.counts()), DOWN.format(1)
+        dense = bf16_values(self.tensors(self.small)[name])
+        moved = []
+        for below in 0, most:
+            out = self.path(f"below-{below}")
+            result = stem_json(*self.calibrate(out, "--layers=1",
+                                               f"--dense-below={below}"))
+            down = bf16_values(self.tensors(out)[name])
+            moved.append(sum((a - b) ** 2 for a, b in zip(down, dense)))
+        self.assertEqual(result["calibration"]["selected_ids"],
+                         VOCABULARY - 1)
+        self.assertLess(0, moved[1])
+        self.assertLess(moved[1], moved[0] / 50)
 
     def test_dense_below_with_a_low_rank_term(self):
         # More often than any id is there: the dense model, table and all.

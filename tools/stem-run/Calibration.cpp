@@ -116,9 +116,11 @@ CalibrationOptions Calibration::options() const {
   CalibrationOptions options;
   options.fit.isOneRow = arguments.isOneRow;
   options.fit.keepsProducts = plan.products > 0;
-  if (!selected.empty())
+  if (!selected.empty()) {
     for (int32_t id : text.rowIds)
       options.fit.keepsMatrix.push_back(selected.contains(id));
+    options.fit.keepsMatrixLeftOut = selected.leftOut;
+  }
   if (plan.spill > 0)
     options.spillFolder = arguments.spillFolder;
   options.rows.columns = plan.rowColumns;

@@ -134,17 +134,19 @@ void LayerFitter::applyRows(const Layer &layer, const LayerRows &rows,
   if (layer.lowRank)
     for (int64_t i = 0; i < step.count * f; ++i)
       gated[i] += gate[i] * term[i];
-  keepMatrix(layer, positions.index);
+  keepMatrix(layer, positions);
 }
 
 /// Where the id keeps the matrix nothing is lost.
 void LayerFitter::keepMatrix(const Layer &layer,
-                             std::span<const int32_t> rows) {
-  const std::vector<uint8_t> &keeps = layer.options.keepsMatrix;
-  if (keeps.empty())
+                             const RowPositions &positions) {
+  const LayerFitOptions &options = layer.options;
+  if (options.keepsMatrix.empty())
     return;
-  for (size_t i = 0; i < rows.size(); ++i) {
-    if (!keeps[rows[i]])
+  for (size_t i = 0; i < positions.index.size(); ++i) {
+    const bool isLeftOut = !positions.counted.empty() && positions.counted[i];
+    if (!(isLeftOut ? options.keepsMatrixLeftOut
+                    : options.keepsMatrix)[positions.index[i]])
       continue;
     const int64_t first = static_cast<int64_t>(i) * f;
     for (int64_t at = first; at < first + f; ++at) {

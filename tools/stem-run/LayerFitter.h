@@ -36,6 +36,9 @@ struct LayerFitOptions {
   bool keepsProducts = false;
   /// One flag for each of the text's ids: it keeps the matrix. Empty: none.
   std::vector<uint8_t> keepsMatrix;
+  /// The same for a position of the text to fit that is left out: an id that
+  /// is there often enough only with it stands for one that keeps the matrix.
+  std::vector<uint8_t> keepsMatrixLeftOut;
 };
 
 /// What the conversion of one layer did, on the text that it chose with.
@@ -104,7 +107,7 @@ private:
   void applyRows(const Layer &layer, const LayerRows &rows,
                  const HiddenStates &states, const TokenStream::Step &step,
                  bool leaveOneOut);
-  void keepMatrix(const Layer &layer, std::span<const int32_t> rows);
+  void keepMatrix(const Layer &layer, const RowPositions &positions);
   LayerRows fitRows(const Layer &layer, const HiddenStates &fit);
   RowFit fitPart(const Layer &layer, RowStatistics &&sums);
   RowStatistics statistics(const Layer &layer, const HiddenStates &fit,

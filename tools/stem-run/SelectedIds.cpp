@@ -81,7 +81,12 @@ SelectedIds stem::selectIds(const Checkpoint &checkpoint,
     row += isInText;
     const bool isSpecial =
         std::binary_search(special.begin(), special.end(), id);
-    if (count >= options.below && !(isSpecial && count < selected.specialBelow))
+    const int64_t least = isSpecial
+                              ? std::max(options.below, selected.specialBelow)
+                              : options.below;
+    if (isInText)
+      selected.leftOut.push_back(count - 1 < least);
+    if (count >= least)
       continue;
     selected.ids.push_back(id);
     selected.special += isSpecial;

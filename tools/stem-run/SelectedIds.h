@@ -29,6 +29,9 @@ struct SelectedIds {
   std::vector<int32_t> ids; ///< rising
   int64_t special = 0;      ///< how many of them are special
   int64_t specialBelow = 0; ///< what the option came to
+  /// One flag for each id of the text: whether it would be among `ids` with one
+  /// position of the text to fit less.
+  std::vector<uint8_t> leftOut;
 
   bool empty() const { return ids.empty(); }
   bool contains(int32_t id) const;

@@ -286,6 +286,7 @@ TEST_P(CalibratorTest, RowsInPartsGiveTheSame) {
   CalibrationOptions plain, dense, mean;
   dense.fit.keepsMatrix.assign(kSeen, 0);
   std::fill_n(dense.fit.keepsMatrix.begin(), 20, 1);
+  dense.fit.keepsMatrixLeftOut = dense.fit.keepsMatrix;
   mean.fit.isOneRow = true;
   for (const CalibrationOptions &options : {plain, dense, mean}) {
     Bench whole(folder, options);
@@ -312,6 +313,7 @@ TEST_P(CalibratorTest, RowsInPartsGiveTheSame) {
 TEST_P(CalibratorTest, AllIdsKeepTheMatrix) {
   CalibrationOptions options;
   options.fit.keepsMatrix.assign(kSeen, 1);
+  options.fit.keepsMatrixLeftOut = options.fit.keepsMatrix;
   Bench bench(folder, options);
   const double dense = bench.denseLoss();
   EXPECT_NEAR(bench.convert({0, 1, 2}).loss, dense, 1e-5);
@@ -335,6 +337,7 @@ TEST_P(CalibratorTest, SomeIdsKeepTheMatrix) {
   for (int32_t kept : {20, 60}) {
     options.fit.keepsMatrix.assign(kSeen, 0);
     std::fill_n(options.fit.keepsMatrix.begin(), kept, 1);
+    options.fit.keepsMatrixLeftOut = options.fit.keepsMatrix;
     Bench some(folder, options);
     const Conversion with = some.convert({1});
     const CalibratedLayer &figures = with.layers.at(1).figures;
@@ -344,6 +347,28 @@ TEST_P(CalibratorTest, SomeIdsKeepTheMatrix) {
     EXPECT_TRUE(
         sameBits(with.layers.at(1).rows, without.layers.at(1).rows, kWide));
   }
+}
+
+/// Where an id keeps the matrix once a position is left out of its row, the
+/// text to fit loses nothing there; what is left are the first positions, which
+/// no row counts.
+TEST_P(CalibratorTest, LeftOutIdsKeepTheMatrix) {
+  CalibrationOptions options;
+  options.fit.keepsMatrix.assign(kSeen, 0);
+  std::vector<float> dense(kHidden * kWide);
+  double moved[2];
+  for (uint8_t keeps : {0, 1}) {
+    options.fit.keepsMatrixLeftOut.assign(kSeen, keeps);
+    Bench bench(folder, options);
+    const Layer layer = bench.convert({1}).layers.at(1);
+    bench.checkpoint.tensors().readF32(
+        bench.checkpoint.weights().layers[1].downProj, 0, kHidden,
+        dense.data());
+    moved[keeps] = 0;
+    for (size_t i = 0; i < dense.size(); ++i)
+      moved[keeps] += std::pow(layer.down[i] - dense[i], 2);
+  }
+  EXPECT_LT(moved[1], moved[0] / 4);
 }
 
 /// Σ g² u / Σ g² over all positions, for every id.

@@ -184,6 +184,8 @@ TEST(LayerFitter, KeptProductsGiveTheSameBits) {
       options.rank = rank;
       options.keepsMatrix.assign(bench.text.rowIds.size(), 0);
       options.keepsMatrix[3] = 1;
+      options.keepsMatrixLeftOut = options.keepsMatrix;
+      options.keepsMatrixLeftOut[4] = 1;
       const std::vector<float> computed = propagated(bench, options);
       options.keepsProducts = true;
       EXPECT_EQ(propagated(bench, options), computed)
