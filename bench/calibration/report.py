@@ -8,15 +8,23 @@ import sys
 import common
 
 HEAD = ["configuration", "seed", *common.REGISTERS, "ratio (95 %)",
-        "kjv ratio", "FLOPs saved", "of the replaced", "folder, GB",
+        "kjv ratio", "judge ratio", "judge kjv", "FLOPs saved", "of the replaced", "folder, GB",
         "MB a token", "minutes"]
+
+
+def flops_per_token(entry):
+    """Tokens whose ids keep the matrix as often as in the text to check."""
+    after = entry["after"]
+    share = entry["calibration"].get("selected_share", 0)
+    return (after["flops_per_token"] * (1 - share)
+            + after.get("flops_per_selected_token", 0) * share)
 
 
 def cost_cells(entry, dense):
     """FLOPs saved in the model's linear layers and of the up-projections that
     were replaced (none where whole blocks went), sizes and time."""
     before, after = entry["before"], entry["after"]
-    saved = before["flops_per_token"] - after["flops_per_token"]
+    saved = before["flops_per_token"] - flops_per_token(entry)
     up = 2 * dense["hidden_size"] * dense["intermediate_size"]
     return [f"{100 * saved / before['flops_per_token']:.1f} %",
             (f"{100 * saved / (up * len(entry['layers'])):.0f} %"
@@ -26,6 +34,12 @@ def cost_cells(entry, dense):
             f"{entry['seconds'] / 60:.1f}"]
 
 
+def ratio_cells(losses, bootstrap):
+    return ["{:.4g} ({:.4g} to {:.4g})".format(
+        *bootstrap.ratio(losses, registers))
+            for registers in (common.IN_DOMAIN, ("kjv",))]
+
+
 def main():
     results = common.read_results(common.texts_digest())
     dense = results.get(("dense", 0))
@@ -33,6 +47,7 @@ def main():
         sys.exit("no result of the dense model; "
                  "run bench/calibration/run.py MODEL first")
     bootstrap = common.Bootstrap(dense["losses"])
+    judge = common.Bootstrap(dense["judge"]) if "judge" in dense else None
     print("| " + " | ".join(HEAD) + " |")
     print("|" + " --- |" * len(HEAD))
     for (name, seed), entry in results.items():
@@ -41,13 +56,12 @@ def main():
             f"{common.perplexity(losses[register]):.5g}"
             for register in common.REGISTERS]
         if name == "dense":
-            cells += ["1", "1", "", "",
+            cells += ["1", "1", "1", "1", "", "",
                       f"{entry['folder_bytes'] / 1e9:.2f}", "", ""]
         else:
-            ratio, low, high = bootstrap.ratio(losses, common.IN_DOMAIN)
-            cells += [f"{ratio:.4g} ({low:.4g} to {high:.4g})",
-                      "{:.4g} ({:.4g} to {:.4g})".format(
-                          *bootstrap.ratio(losses, ("kjv",)))]
+            cells += ratio_cells(losses, bootstrap)
+            cells += (ratio_cells(entry["judge"], judge)
+                      if judge and "judge" in entry else ["", ""])
             cells += cost_cells(entry, dense)
         print("| " + " | ".join(cells) + " |")
 
