@@ -40,6 +40,7 @@ private:
   void resolveTable(uint64_t layer, LayerWeights &weights);
   void resolveSelected(uint64_t layer, LayerWeights &weights);
   bool equalsEmbedding(const std::string &head) const;
+  void refuseMissingBiases() const;
   void refuseUnused();
   std::set<std::string> replacedUpProjections() const;
 
@@ -65,9 +66,17 @@ void Resolver::checkShape(const TensorInfo &info, const Shape &shape) const {
 const TensorInfo &Resolver::requireInfo(const std::string &name,
                                         const Shape &shape) {
   const TensorInfo *info = source.find(name);
-  if (!info)
+  if (!info) {
+    const std::string file = source.fileWithout(name);
+    if (!file.empty())
+      fail("{}: model.safetensors.index.json says that tensor \"{}\" is in {}, "
+           "but that file does not have it; download both again, or, where "
+           "another file has it, make a folder with stem-run import "
+           "--ignore-index",
+           source.description(), name, printable(file));
     fail("{}: tensor \"{}\" {} is missing", source.description(), name,
          formatShape(shape));
+  }
   checkShape(*info, shape);
   used.insert(name);
   return *info;
@@ -84,7 +93,9 @@ std::string Resolver::require(const std::string &name, const Shape &shape) {
 
 std::string Resolver::take(const std::string &name, const Shape &shape,
                            bool isRequired) {
-  return isRequired || source.find(name) ? require(name, shape) : "";
+  return isRequired || source.find(name) || !source.fileWithout(name).empty()
+             ? require(name, shape)
+             : "";
 }
 
 /// Compares without holding more than a few rows.
@@ -113,7 +124,7 @@ void Resolver::resolveHead() {
   result.finalNorm = require("model.norm.weight", {config.hiddenSize});
   result.isHeadTied = config.tieEmbeddings;
   if (!config.tieEmbeddings) {
-    if (!source.find(head))
+    if (!source.find(head) && source.fileWithout(head).empty())
       fail("{}: tensor \"{}\" is missing and config.json does not tie it; if "
            "the "
            "head is the embedding, set \"tie_word_embeddings\": true",
@@ -296,6 +307,26 @@ void Resolver::refuseUnused() {
        config.layerCount(), list, unused.size() > 5 ? ", …" : "");
 }
 
+/// A bias that no flag of the config tells of is in every layer or in none.
+void Resolver::refuseMissingBiases() const {
+  std::string LayerWeights::*roles[] = {
+      &LayerWeights::queryBias, &LayerWeights::keyBias,
+      &LayerWeights::valueBias, &LayerWeights::outputBias,
+      &LayerWeights::gateBias,  &LayerWeights::downBias};
+  for (const auto role : roles) {
+    const auto has = [role](const LayerWeights &layer) {
+      return !(layer.*role).empty();
+    };
+    const auto with = std::ranges::find_if(result.layers, has);
+    const auto without = std::ranges::find_if_not(result.layers, has);
+    if (with != result.layers.end() && without != result.layers.end())
+      fail("{}: tensor \"{}\" is there, but layer {} has none like it; a bias "
+           "is in every layer or in none",
+           source.description(), (*with).*role,
+           without - result.layers.begin());
+  }
+}
+
 ModelWeights Resolver::resolve() {
   resolveHead();
   result.layers.resize(config.layerCount());
@@ -303,6 +334,7 @@ ModelWeights Resolver::resolve() {
     resolveAttention(layer, result.layers[layer]);
     resolveFeedForward(layer, result.layers[layer]);
   }
+  refuseMissingBiases();
   refuseUnused();
   return std::move(result);
 }

@@ -94,6 +94,10 @@ RopeKind readKind(ConfigReader &scaling) {
   if (modern && old && *modern != *old)
     fail("{}: rope_type is \"{}\" but type is \"{}\"", scaling.file(),
          printable(*modern), printable(*old));
+  if (!modern && !old && scaling.find("factor"))
+    fail("{}: \"factor\" is there but \"rope_type\" is missing; default, "
+         "linear, llama3 and yarn are supported",
+         scaling.file());
   const std::string kind = modern ? *modern : old ? *old : "default";
   if (kind == "default")
     return RopeKind::Default;
@@ -190,7 +194,11 @@ RopeConfig stem::readRope(ConfigReader &reader, const ModelConfig &config) {
   const double familyTheta =
       config.family == ModelFamily::SmolLM3 ? 2000000.0 : 10000.0;
   rope.theta = positive(reader, "rope_theta", familyTheta);
-  rope.theta = positive(scaling, "rope_theta", rope.theta);
+  const double inObject = positive(scaling, "rope_theta", rope.theta);
+  if (reader.find("rope_theta") && inObject != rope.theta)
+    fail("{}: rope_theta is {} but {}.rope_theta is {}; keep one",
+         reader.file(), rope.theta, key, inObject);
+  rope.theta = inObject;
   if (rope.theta <= 1)
     fail("{}: rope_theta is {}; more than 1 was expected", reader.file(),
          rope.theta);

@@ -45,6 +45,14 @@ public:
     }
   }
 
+  /// A model that needs it refuses.
+  void addAbsent(const IndexEntry &entry, const std::string &index) {
+    filesWithout[entry.tensor] = entry.file;
+    warn(fmt::format("{} says that tensor \"{}\" is in {}, but that file does "
+                     "not have it; the model does not need it",
+                     index, printable(entry.tensor), printable(entry.file)));
+  }
+
   void warn(std::string text) { warningList.push_back(std::move(text)); }
 
   /// Sorts what addFile found; a name in two files is an Error.
@@ -175,9 +183,7 @@ void addIndexed(SafetensorsSource &source, const fs::path &folder) {
   }
   for (const IndexEntry &entry : entries)
     if (!present.count(entry.tensor))
-      fail("{} says that tensor \"{}\" is in {}, but that file does not have "
-           "it; download both again",
-           indexPath.string(), printable(entry.tensor), printable(entry.file));
+      source.addAbsent(entry, indexPath.string());
 }
 
 } // namespace

@@ -46,6 +46,11 @@ const TensorInfo *TensorSource::find(std::string_view name) const {
   return found != infos.end() && found->name == name ? &*found : nullptr;
 }
 
+std::string TensorSource::fileWithout(std::string_view tensor) const {
+  const auto entry = filesWithout.find(tensor);
+  return entry == filesWithout.end() ? "" : entry->second;
+}
+
 const TensorInfo &TensorSource::get(std::string_view name) const {
   if (const TensorInfo *info = find(name))
     return *info;

@@ -14,6 +14,7 @@
 #include <string>
 #include <string_view>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 using namespace stem;
 
@@ -46,6 +47,16 @@ int64_t numberIn(const char *path) {
   return file >> value ? value : -1;
 }
 
+/// Below the limit of the process's address space (ulimit -v), which files that
+/// are mapped count to; -1 for none.
+int64_t addressSpaceLeft() {
+  rlimit limit;
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+    return -1;
+  return std::max<int64_t>(0, static_cast<int64_t>(limit.rlim_cur) -
+                                  procField("/proc/self/status", "VmSize"));
+}
+
 } // namespace
 
 Arena::Arena(int64_t bytes, const char *purpose) {
@@ -57,8 +68,10 @@ Arena::Arena(int64_t bytes, const char *purpose) {
       mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (address == MAP_FAILED)
-    fail("cannot allocate {} for {}: {} available", formatBytes(bytes), purpose,
-         formatBytes(std::max<int64_t>(0, memoryStatus().available)));
+    fail("cannot allocate {} for {}: {} available{}", formatBytes(bytes),
+         purpose, formatBytes(std::max<int64_t>(0, memoryStatus().available)),
+         addressSpaceLeft() >= 0 ? " below the limit of ulimit -v; raise it"
+                                 : "");
   // Advice only: a kernel without huge pages refuses, and nothing is lost.
   if (bytes >= 2 * hugePage)
     madvise(address, static_cast<size_t>(bytes), MADV_HUGEPAGE);
@@ -75,6 +88,9 @@ MemoryStatus stem::memoryStatus() {
   MemoryStatus status = {procField("/proc/meminfo", "MemAvailable"),
                          procField("/proc/self/status", "VmRSS"),
                          procField("/proc/self/status", "VmHWM")};
+  if (const int64_t left = addressSpaceLeft(); left >= 0)
+    status.available =
+        status.available < 0 ? left : std::min(status.available, left);
   int64_t limit = numberIn("/sys/fs/cgroup/memory.max");
   int64_t used = numberIn("/sys/fs/cgroup/memory.current");
   if (limit >= 0 && used >= 0) {

@@ -65,6 +65,9 @@ public:
   /// else a user should hear about.
   const std::vector<TensorInfo> &unlisted() const { return unlistedInfos; }
   const std::vector<std::string> &warnings() const { return warningList; }
+  /// The file that the index names for a tensor that is not in it; empty for
+  /// others.
+  std::string fileWithout(std::string_view tensor) const;
 
   /// Rows [first, first + count) decoded to f32; `out` has count × rowElements
   /// places. Memory use does not depend on the tensor's size.
@@ -115,6 +118,7 @@ protected:
   std::vector<TensorInfo> infos;
   std::vector<TensorInfo> unlistedInfos;
   std::vector<std::string> warningList;
+  std::map<std::string, std::string, std::less<>> filesWithout;
   std::string origin;
 
 private:

@@ -163,7 +163,9 @@ TEST(GgufCheckpoint, interleavedBiasIsPutInOrder) {
     ordered[i] = static_cast<float>(i);
   const TensorView view{"b", DType::F32, {32}, bytesOf(ordered)};
   const std::string bytes = interleave(view, 4);
-  builder.tensor("blk.0.attn_q.bias", {32}, 0, bytesOf(bytes));
+  for (int layer = 0; layer < 3; ++layer)
+    builder.tensor(fmt::format("blk.{}.attn_q.bias", layer), {32}, 0,
+                   bytesOf(bytes));
   const Checkpoint model = open(folder, builder);
   std::vector<float> read(32);
   model.tensors().readF32("model.layers.0.self_attn.q_proj.bias", 0, 1,

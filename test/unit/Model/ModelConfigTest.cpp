@@ -417,6 +417,12 @@ TEST(Rope, refusesByName) {
   EXPECT_ERROR(parse(with({{"rope_scaling", {{"type", "default"}}},
                            {"rope_parameters", {{"rope_type", "linear"}}}})),
                "rope_parameters and rope_scaling differ");
+  // Case C4.
+  EXPECT_ERROR(parse(scaling({{"factor", 2}})), "rope_scaling", "factor",
+               "\"rope_type\" is missing");
+  EXPECT_ERROR(parse(with({{"rope_theta", 500},
+                           {"rope_parameters", {{"rope_theta", 1000}}}})),
+               "rope_theta is 500", "rope_parameters.rope_theta is 1000");
   EXPECT_ERROR(parse(with({{"rope_theta", 0}})), "rope_theta", "positive");
   EXPECT_ERROR(parse(with({{"rope_theta", 1}})), "rope_theta is 1");
 }

@@ -89,13 +89,17 @@ TEST(TensorSource, readsShards) {
 }
 
 // Case B1.
-TEST(TensorSource, namesTensorThatItsShardLacks) {
+TEST(TensorSource, knowsTensorsThatTheirShardLacks) {
   const TemporaryFolder folder;
   writeShard(folder / "m-1.safetensors", {"a"}, 1);
   writeIndex(folder.path(), R"("a":"m-1.safetensors","b":"m-1.safetensors")");
-  EXPECT_ERROR(openSafetensorsFolder(folder.path()),
-               "model.safetensors.index.json", "\"b\"", "m-1.safetensors",
-               "does not have");
+  const auto source = openSafetensorsFolder(folder.path());
+  EXPECT_EQ(source->fileWithout("a"), "");
+  EXPECT_EQ(source->fileWithout("b"), "m-1.safetensors");
+  ASSERT_EQ(source->warnings().size(), 1u);
+  EXPECT_TRUE(
+      hasAll(source->warnings()[0], {"model.safetensors.index.json", "\"b\"",
+                                     "m-1.safetensors", "does not have"}));
 }
 
 // Case B2.
