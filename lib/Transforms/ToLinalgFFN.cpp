@@ -25,8 +25,9 @@ template <typename FFNOp> void explain(FFNOp op, int64_t block) {
   if (x.isDynamicDim(0))
     return;
   int64_t rows = x.getDimSize(0);
-  remark::passed(op.getLoc(),
-                 remark::RemarkOpts::name("StemFFNBlock").category("stem"))
+  remark::passed(
+      op.getLoc(),
+      remark::RemarkOpts::name("StemFFNBlock").category("stem-to-linalg"))
       << remark::metric("BlockColumns", block)
       << remark::metric("GateBytes", rows * block * 4)
       << remark::metric("AccumulatorBytes", rows * x.getDimSize(1) * 4);

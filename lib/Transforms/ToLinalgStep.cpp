@@ -159,8 +159,9 @@ public:
     element = elementOf(op.x);
     int64_t row = vocabulary * element.getIntOrFloatBitWidth() / 8;
     chunk = std::clamp<int64_t>(kBytes / row / kTile * kTile, kTile, kMost);
-    remark::passed(loc,
-                   remark::RemarkOpts::name("StemLossChunk").category("stem"))
+    remark::passed(
+        loc,
+        remark::RemarkOpts::name("StemLossChunk").category("stem-to-linalg"))
         << remark::metric("Tokens", chunk)
         << remark::metric("LogitBytes", chunk * row);
   }

@@ -1,4 +1,4 @@
-// RUN: stem-opt %s -split-input-file --stem-to-linalg -verify-diagnostics --remarks-filter=stem --remark-format=emitRemark
+// RUN: stem-opt %s -split-input-file --stem-to-linalg -verify-diagnostics --remarks-filter=stem-to-linalg --remark-format=emitRemark
 
 // What has no lowering says so.
 

@@ -27,7 +27,7 @@ def StemFuseFFNPass : Pass<"stem-fuse-ffn", "::mlir::func::FuncOp"> {
 
     A `stem.gated_ffn` whose rows come from elsewhere (`stem.mix`,
     `stem.select_up`), from a lookup with other uses or one that rounds, stays,
-    with a remark of the category `stem`.
+    with a remark of the category `stem-fuse-ffn`.
 
     Runs before `stem-pack-weights`: the FFN says what reads its matrices.
   }];

@@ -187,7 +187,8 @@ def StemToLinalgPass : Pass<"stem-to-linalg", "::mlir::func::FuncOp"> {
     In an entry, arguments that are not outputs become read-only for
     bufferization, and a returned value that no op builds in its `stem.output`
     argument is copied there. What a block of an FFN takes is a remark of the
-    category `stem`.
+    category `stem-to-linalg`, and so is each product that no matrix kernel
+    runs.
 
     Runs after the tiling passes, before bufferization.
 
