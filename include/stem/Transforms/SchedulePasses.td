@@ -96,7 +96,8 @@ def StemPackWeightsPass : Pass<"stem-pack-weights", "::mlir::ModuleOp"> {
     products becomes `!stem.packed`, through calls too; the loader packs it
     once. A tied embedding reads the packed form as well; a matrix that is also
     read otherwise is loaded in both forms. Matrices that are not parameters
-    stay as they are.
+    stay as they are. A missed remark of the category `stem-pack-weights` says
+    why a product reads a plain matrix, and which are held twice.
 
     ```mlir
     %w = stem.param_load @w : tensor<1536x576xbf16>

@@ -125,8 +125,9 @@ def StemTileTokensPass : Pass<"stem-tile-tokens", "::mlir::func::FuncOp"> {
     it), and the same for all token operands of a function. Functions of
     several blocks, dynamic columns, and a static number of tokens that N does
     not divide are errors. Chunks need an N that divides 2048, and sums of f32 or
-    bf16 whose sides have one type; others are left to `stem-to-linalg`. A chunk
-    has 2048 / N tiles: more threads than that wait at its end.
+    bf16 whose sides have one type; others are left to `stem-to-linalg`, with a
+    missed remark of the category `stem-tile-tokens`. A chunk has 2048 / N
+    tiles: more threads than that wait at its end.
   }];
   let dependentDialects = structuredDialects;
 }

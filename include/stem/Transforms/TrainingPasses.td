@@ -165,6 +165,7 @@ def StemTransposeWeightsPass
     ```
 
     Runs after `stem-decompose-gradients` and before `stem-pack-weights`. NOTE:
-    a weight that is no parameter stays, and is multiplied by plain loops.
+    a weight that is no parameter stays, and is multiplied by plain loops; a
+    missed remark of the category `stem-transpose-weights` says why.
   }];
 }
