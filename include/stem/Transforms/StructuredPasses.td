@@ -200,7 +200,7 @@ def StemToLinalgPass : Pass<"stem-to-linalg", "::mlir::func::FuncOp"> {
     Option<"ffnBlock", "stem-ffn-block", "int64_t", /*default=*/"::stem::kDefaultFFNBlock",
            "Largest number of d_ff columns of one block; a multiple of 64.">,
     Option<"vocabularyBlock", "stem-vocabulary-block", "int64_t",
-           /*default=*/"1024",
+           /*default=*/"::stem::kDefaultVocabularyBlock",
            "Largest number of vocabulary columns of one block of a loss; a "
            "multiple of 64.">
   ];
