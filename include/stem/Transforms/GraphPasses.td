@@ -43,7 +43,8 @@ def StemDenseToLookupPass : Pass<"stem-dense-to-lookup", "::mlir::ModuleOp"> {
     layer. The rows of a table are as many as the entry's ids have values
     (`stem.id_bound`). Parameters that nothing loads afterwards are removed.
 
-    Runs in the graph phase. NOTE: a layer that is chosen and cannot be
+    Runs in the graph phase, in no pipeline: whoever wants tables asks for it
+    before `stem-graph-pipeline`. NOTE: a layer that is chosen and cannot be
     converted is an error; layers that have a table already are left alone.
   }];
   let options = [

@@ -211,10 +211,17 @@ def StemToLinalgPass : Pass<"stem-to-linalg", "::mlir::func::FuncOp"> {
 def StemVerifyStructuredPass : Pass<"stem-verify-structured", "::mlir::ModuleOp"> {
   let summary = "Check that a module is ready for bufferization";
   let description = [{
-    Ends the structured phase: linalg, tensor, scf, scalar arith and math, and
-    of stem `param`, `table`, `table_rows`, `packed_matmul`, `packed_gather`,
-    `kv_append` and `kv_page`, on tensors. Reports every other op, then fails.
-    Bodies of linalg ops are not looked into.
+    Ends the structured phase. Reports every offending op, then fails.
+    Constraints: T1 ops are those of functions, linalg, tensor and scf, `arith`
+    and `math`, and of stem `param`, `table`, `table_rows`, `packed_matmul`,
+    `packed_gather`, `pack_tokens`, `transpose_tokens`, `panel_matmul`,
+    `kv_append` and `kv_page`; T2 `arith` and `math` give scalars, or are
+    constants. Bodies of linalg ops are not looked into.
+
+    ```mlir
+    %y = arith.addf %x, %x : tensor<?x8xf32>
+    // error: 'arith.addf' op does not belong at the end of the structured phase
+    ```
 
     Runs after `stem-to-linalg` and `convert-elementwise-to-linalg`.
   }];
