@@ -103,7 +103,9 @@ static LogicalResult evaluate(Machine &machine, scf::ForallOp op) {
       return op.emitError() << "the step must be positive, got " << by;
     int64_t length;
     if (llvm::SubOverflow(to, from, length))
-      return op.emitError("the bounds are too far apart");
+      return op.emitError()
+             << "the bounds " << from << " and " << to
+             << " are too far apart; wanted a difference that fits in 64 bits";
     counts.push_back(length <= 0 ? 0 : (length - 1) / by + 1);
   }
   SmallVector<ReferenceValue> shared;

@@ -317,8 +317,14 @@ FailureOr<ReferenceTensor> reference::readElements(const Machine &machine,
   auto elements = dyn_cast<DenseElementsAttr>(attribute);
   if (auto resource = dyn_cast<DenseResourceElementsAttr>(attribute))
     elements = readResource(resource);
-  if (!elements)
-    return op->emitError("the interpreter cannot read this constant");
+  if (!elements) {
+    auto typed = dyn_cast<TypedAttr>(attribute);
+    return op->emitError()
+           << "the interpreter cannot read this constant of type "
+           << (typed ? typed.getType() : Type(NoneType::get(op->getContext())))
+           << ": wanted dense elements, or a resource of the file with as many "
+              "bytes as the type has";
+  }
   FailureOr<ReferenceTensor> result =
       machine.allocate(op, elements.getType().getShape());
   if (failed(result))

@@ -51,9 +51,11 @@ findLoopSizes(linalg::LinalgOp op, ArrayRef<Access> accesses) {
                << ": " << loop << " and " << size;
     }
   }
-  for (int64_t size : sizes)
+  for (auto [loop, size] : llvm::enumerate(sizes))
     if (ShapedType::isDynamic(size))
-      return op->emitError("the interpreter cannot tell the size of a loop");
+      return op->emitError()
+             << "the interpreter cannot tell the size of loop " << loop
+             << ": no indexing map has d" << loop << " as a result by itself";
   return sizes;
 }
 
@@ -69,7 +71,10 @@ static FailureOr<SmallVector<Access>> findAccesses(Machine &machine,
                          : -1;
     if (value.tensor &&
         map.getNumResults() != static_cast<unsigned>(value.tensor->rank()))
-      return op->emitError("an indexing map of another rank than its operand");
+      return op->emitError()
+             << "the indexing map of operand " << operand.getOperandNumber()
+             << " has " << map.getNumResults() << " results, the operand rank "
+             << value.tensor->rank();
     accesses.push_back({map, value.tensor.get(), value.number, output});
   }
   return accesses;

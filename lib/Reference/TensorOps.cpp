@@ -27,7 +27,8 @@ static LogicalResult forEachInSlice(Operation *op, ArrayRef<int64_t> shape,
                                     const Slice &slice,
                                     function_ref<void(int64_t)> visit) {
   if (slice.offsets.size() != shape.size())
-    return op->emitError("a slice of another rank than its tensor");
+    return op->emitError() << "has a slice of rank " << slice.offsets.size()
+                           << " of a tensor of rank " << shape.size();
   SmallVector<int64_t> place(shape.size());
   return forEachIndex(slice.sizes, [&](ArrayRef<int64_t> index) {
     for (size_t i = 0; i < place.size(); ++i)
@@ -141,7 +142,9 @@ fillShape(Machine &machine, Operation *op, Type type, ValueRange sizes) {
   for (int64_t &size : shape)
     if (ShapedType::isDynamic(size)) {
       if (next == sizes.size())
-        return op->emitError("too few sizes for the type of the result");
+        return op->emitError()
+               << "has " << sizes.size() << " dynamic sizes, but " << type
+               << " has more dynamic dimensions";
       size = machine.integer(sizes[next++]);
     }
   return shape;
@@ -202,7 +205,10 @@ static LogicalResult evaluate(Machine &machine, tensor::PadOp op) {
     if (low[i] < 0 || high[i] < 0 ||
         llvm::AddOverflow(shape[i], low[i], shape[i]) ||
         llvm::AddOverflow(shape[i], high[i], shape[i]))
-      return op.emitError("padding must not be negative");
+      return op.emitError()
+             << "pads dimension " << i << " of size " << source.shape[i]
+             << " by " << low[i] << " and " << high[i]
+             << "; wanted at least 0, and a sum that fits in 64 bits";
   auto result = machine.allocate(op, shape);
   if (failed(result))
     return failure();
@@ -218,6 +224,13 @@ static LogicalResult evaluate(Machine &machine, tensor::PadOp op) {
   return generate(machine, op, op.getRegion(), std::move(*result), copyInside);
 }
 
+static LogicalResult failShape(Operation *op, ArrayRef<int64_t> shape) {
+  auto diag = op->emitError() << "the new shape [";
+  llvm::interleaveComma(shape, diag);
+  return LogicalResult(diag << "] is not valid; wanted sizes of at least 0 "
+                               "whose product fits in 64 bits");
+}
+
 /// The same elements in order; a dynamic size of the type follows from the
 /// others where there is one, or is given.
 static LogicalResult reshape(Machine &machine, Operation *op, Value source,
@@ -226,7 +239,7 @@ static LogicalResult reshape(Machine &machine, Operation *op, Value source,
   int64_t count = 1;
   for (int64_t size : shape)
     if (size < 0 || llvm::MulOverflow(count, size, count))
-      return op->emitError("the new shape is not valid");
+      return failShape(op, shape);
   if (failed(expectSize(op, "number of elements", result.size(), count)) ||
       failed(machine.spend(op, count)))
     return failure();
@@ -241,7 +254,9 @@ static LogicalResult evaluate(Machine &machine, tensor::CollapseShapeOp op) {
     int64_t size = 1;
     for (int64_t axis : group)
       if (llvm::MulOverflow(size, source.shape[axis], size))
-        return op.emitError("the new shape is not valid");
+        return op.emitError()
+               << "the sizes of dimensions " << group.front() << " to "
+               << group.back() << " have a product beyond 64 bits";
     shape.push_back(size);
   }
   return reshape(machine, op, op.getSrc(), shape);

@@ -99,14 +99,19 @@ static LogicalResult applyBroadcasting(Machine &machine, Operation *op,
   for (const ReferenceTensor *input : inputs)
     if (input->rank() > static_cast<int64_t>(shape.size()))
       shape.assign(input->shape.size(), 1);
-  for (const ReferenceTensor *input : inputs) {
+  for (auto [number, input] : llvm::enumerate(inputs)) {
     if (input->size() == 1)
       continue;
     if (input->shape.size() != shape.size())
-      return op->emitError("operands of different ranks");
-    for (auto [size, seen] : llvm::zip_equal(shape, input->shape)) {
+      return op->emitError()
+             << "operand " << number << " has rank " << input->rank()
+             << ", another one rank " << shape.size()
+             << "; only a tensor of one element goes with any rank";
+    for (auto [axis, size, seen] : llvm::enumerate(shape, input->shape)) {
       if (size != 1 && seen != 1 && size != seen)
-        return op->emitError("operands whose shapes do not broadcast");
+        return op->emitError() << "operand " << number << " has size " << seen
+                               << " in dimension " << axis << ", one before it "
+                               << size << "; sizes that differ must be 1";
       size = size == 1 ? seen : size;
     }
   }
@@ -125,7 +130,8 @@ static LogicalResult applyBroadcasting(Machine &machine, Operation *op,
     }
     Result value = function(elements);
     if (!value)
-      return op->emitError("the interpreter knows a shift of zero only");
+      return op->emitError() << "has a shift of " << toInteger(elements.back())
+                             << "; the interpreter knows 0 only";
     result->values[next++] = *value;
     return success();
   };
@@ -183,8 +189,12 @@ static LogicalResult evaluate(Machine &machine, tosa::TransposeOp op) {
     for (auto [i, axis] : llvm::zip_equal(index, order))
       place[axis] = i;
     std::optional<int64_t> linear = linearIndex(input.shape, place);
-    if (!linear)
-      return op.emitError("perms is not a permutation");
+    if (!linear) {
+      auto diag = op.emitError() << "perms [";
+      llvm::interleaveComma(order, diag);
+      return LogicalResult(diag << "] is not a permutation of the "
+                                << input.rank() << " dimensions");
+    }
     result->values[next++] = input.values[*linear];
     return success();
   };
@@ -226,7 +236,11 @@ static LogicalResult evaluate(Machine &machine, tosa::ReshapeOp op) {
     if (size == -1.0 && inferred < 0)
       inferred = shape.size();
     else if (size < 0.0 || llvm::MulOverflow(known, toInteger(size), known))
-      return op.emitError("the new shape is not valid");
+      return op.emitError()
+             << "the new shape has size " << toInteger(size) << " in dimension "
+             << shape.size()
+             << "; wanted sizes of at least 0, one -1 at most, whose product "
+                "fits in 64 bits";
     shape.push_back(toInteger(size));
   }
   if (inferred >= 0) {

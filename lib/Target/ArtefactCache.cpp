@@ -7,8 +7,8 @@
 
 #include "ArtefactCache.h"
 
-#include "stem/Support/Error.h"
 #include "stem/Support/Hash.h"
+#include "stem/Target/HostTarget.h"
 
 using namespace stem;
 namespace fs = std::filesystem;
@@ -39,23 +39,29 @@ std::optional<fs::path> ArtefactCache::find(const std::string &key) const {
   return std::nullopt;
 }
 
-std::unique_ptr<ScratchFolder> ArtefactCache::reserve() const {
+ScratchFolder ArtefactCache::reserve() const {
+  if (folder.empty())
+    throw OutputError("there is no folder for compiled modules: set "
+                      "STEM_CACHE_DIR to one, or HOME");
   std::error_code error;
   fs::create_directories(folder, error);
   if (error)
-    return nullptr;
-  return ScratchFolder::tryMake(folder, "building-");
+    throw OutputError(fmt::format("cannot create the folder {}: {}",
+                                  folder.string(), error.message()));
+  try {
+    return ScratchFolder(folder, "building-");
+  } catch (const Error &failed) {
+    throw OutputError(failed.what());
+  }
 }
 
-std::optional<fs::path> ArtefactCache::commit(const std::string &key,
-                                              const fs::path &built) const {
-  std::optional<std::string> content = hashOf(built);
-  if (!content)
-    return std::nullopt;
-  fs::path entry = folder / (key + "-" + *content + ".so");
-  std::error_code error;
-  fs::rename(built, entry, error);
-  if (error)
-    return std::nullopt;
-  return entry;
+fs::path ArtefactCache::commit(const std::string &key,
+                               const fs::path &built) const {
+  try {
+    fs::path entry = folder / (key + "-" + hashFile(built) + ".so");
+    fs::rename(built, entry);
+    return entry;
+  } catch (const std::runtime_error &failed) { // of hashFile or rename
+    throw OutputError(failed.what());
+  }
 }

@@ -11,7 +11,6 @@
 #include "stem/Support/ScratchFolder.h"
 
 #include <filesystem>
-#include <memory>
 #include <optional>
 #include <string>
 
@@ -28,13 +27,15 @@ public:
   /// A whole entry for `key`. Entries that are not whole are removed.
   std::optional<std::filesystem::path> find(const std::string &key) const;
 
-  /// A folder to build an entry in; null when the cache cannot be written.
-  /// What processes that were killed left behind is removed after a day.
-  std::unique_ptr<ScratchFolder> reserve() const;
+  /// A folder to build an entry in; throws an OutputError when the cache cannot
+  /// be written. What processes that were killed left behind is removed after a
+  /// day.
+  ScratchFolder reserve() const;
 
-  /// Gives a finished file its name in the cache; none when that fails.
-  std::optional<std::filesystem::path>
-  commit(const std::string &key, const std::filesystem::path &built) const;
+  /// Gives a finished file its name in the cache, and gives that; throws an
+  /// OutputError when it cannot.
+  std::filesystem::path commit(const std::string &key,
+                               const std::filesystem::path &built) const;
 
 private:
   std::filesystem::path folder;

@@ -12,7 +12,6 @@
 
 #include "stem/Dialect/Stem/StemBufferizable.h"
 #include "stem/Dialect/Stem/StemDialect.h"
-#include "stem/Support/Error.h"
 #include "stem/Support/Files.h"
 #include "stem/Support/Hash.h"
 #include "stem/Transforms/Pipelines.h"
@@ -76,18 +75,17 @@ std::string print(ModuleOp module) {
 
 std::string cacheKey(ModuleOp module, const HostCompileOptions &options) {
   return hashText(fmt::format(
-      "abi {}\n{}\n{} {} {}\nffn {}\ntrained {}\n{}", STEM_ABI_VERSION,
-      buildIdentity(), static_cast<int>(options.target.isa), options.target.cpu,
-      options.target.features, options.ffnBlock, options.trainedFunction,
-      print(module)));
+      "abi {}\n{}\n{} {} {}\ntrained {}\n{}", STEM_ABI_VERSION, buildIdentity(),
+      static_cast<int>(options.target.isa), options.target.cpu,
+      options.target.features, options.trainedFunction, print(module)));
 }
 
 /// Runs the phases one by one.
 class PhaseRunner {
 public:
-  PhaseRunner(ModuleOp module, const HostCompileOptions &options)
-      : module(module), options(options) {
-    pipeline.ffnBlock = options.ffnBlock;
+  PhaseRunner(ModuleOp module, const HostCompileOptions &options,
+              std::vector<std::string> &warnings)
+      : module(module), options(options), warnings(warnings) {
     pipeline.isa = options.target.isa;
     pipeline.nativeBf16 = options.target.hasNativeBf16();
   }
@@ -97,6 +95,8 @@ public:
         module.getContext(), [&](Diagnostic &diagnostic) {
           if (diagnostic.getSeverity() == DiagnosticSeverity::Error)
             errors += diagnostic.str() + "\n";
+          if (diagnostic.getSeverity() == DiagnosticSeverity::Warning)
+            warnings.push_back(diagnostic.str());
           return success();
         });
     runPhase(Phase::Graph, [&](OpPassManager &manager) {
@@ -156,13 +156,15 @@ private:
 
   ModuleOp module;
   const HostCompileOptions &options;
+  std::vector<std::string> &warnings;
   std::unique_ptr<ScratchFolder> scratch = reproducerFolder();
   HostPipelineOptions pipeline;
   std::string errors;
 };
 
 /// Runs all phases.
-void lower(ModuleOp module, const HostCompileOptions &options) {
+void lower(ModuleOp module, const HostCompileOptions &options,
+           std::vector<std::string> &warnings) {
   if (!options.dumpDirectory.empty()) {
     std::error_code error;
     fs::create_directories(options.dumpDirectory, error);
@@ -171,24 +173,16 @@ void lower(ModuleOp module, const HostCompileOptions &options) {
            error.message());
     replaceFile(options.dumpDirectory / "00-import.mlir", print(module));
   }
-  PhaseRunner(module, options).run();
+  PhaseRunner(module, options, warnings).run();
 }
 
-/// The name in the cache of the shared object of a lowered module; nothing when
-/// it cannot be kept there.
-std::optional<fs::path> emitInCache(ModuleOp module,
-                                    const HostCompileOptions &options,
-                                    const ArtefactCache &cache,
-                                    const std::string &key) {
-  std::unique_ptr<ScratchFolder> scratch = cache.reserve();
-  if (!scratch)
-    return std::nullopt;
-  fs::path built = scratch->path() / "module.so";
-  try {
-    emitSharedObject(module, options.target, built);
-  } catch (const Error &) {
-    return std::nullopt; // full, most likely: another place may do
-  }
+/// The name in the cache of the shared object of a lowered module; throws an
+/// OutputError when it cannot be kept there.
+fs::path emitInCache(ModuleOp module, const HostCompileOptions &options,
+                     const ArtefactCache &cache, const std::string &key) {
+  ScratchFolder scratch = cache.reserve();
+  fs::path built = scratch.path() / "module.so";
+  emitSharedObject(module, options.target, built);
   return cache.commit(key, built);
 }
 
@@ -215,12 +209,18 @@ HostCompileResult stem::compileForHost(ModuleOp module,
       result.cacheHit = true;
       return finish();
     }
-  lower(module, options);
-  if (options.useCache)
-    if (auto entry = emitInCache(module, options, cache, key)) {
-      result.path = *entry;
+  lower(module, options, result.warnings);
+  if (options.useCache) {
+    try {
+      result.path = emitInCache(module, options, cache, key);
       return finish();
+    } catch (const OutputError &error) {
+      result.warnings.push_back(fmt::format(
+          "{}; the compiled module is not kept, and the next run compiles it "
+          "again",
+          error.what()));
     }
+  }
   result.scratch =
       std::make_unique<ScratchFolder>(temporaryFolder(), "stem-module-");
   result.path = result.scratch->path() / "module.so";

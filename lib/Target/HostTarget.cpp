@@ -7,8 +7,7 @@
 
 #include "stem/Target/HostTarget.h"
 
-#include "stem/Support/Error.h"
-
+#include "mlir/IR/Diagnostics.h"
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Export.h"
@@ -49,6 +48,12 @@ HostTarget stem::hostTarget(stem_isa isa) {
 
 namespace {
 
+template <typename... Args>
+[[noreturn]] void failOutput(fmt::format_string<Args...> format,
+                             Args &&...args) {
+  throw OutputError(fmt::format(format, std::forward<Args>(args)...));
+}
+
 /// Removes a file unless it was kept.
 class TemporaryFile {
 public:
@@ -58,8 +63,8 @@ public:
     int descriptor = -1;
     if (std::error_code error =
             llvm::sys::fs::createUniqueFile(model, descriptor, result))
-      fail("cannot create a file beside {}: {}", near.string(),
-           error.message());
+      failOutput("cannot create a file beside {}: {}", near.string(),
+                 error.message());
     ::close(descriptor);
     path = result.str().str();
   }
@@ -93,10 +98,21 @@ std::unique_ptr<llvm::Module> translate(ModuleOp module,
                                         llvm::TargetMachine &machine) {
   registerBuiltinDialectTranslation(*module.getContext());
   registerLLVMDialectTranslation(*module.getContext());
+  std::string errors;
+  ScopedDiagnosticHandler handler(
+      module.getContext(), [&](Diagnostic &diagnostic) {
+        if (diagnostic.getSeverity() != DiagnosticSeverity::Error)
+          return failure();
+        errors += diagnostic.str() + "\n";
+        return success();
+      });
   std::unique_ptr<llvm::Module> result =
       translateModuleToLLVMIR(module, context, "stem");
   if (!result)
-    fail("translation to LLVM IR failed");
+    fail("translation to LLVM IR failed: {}the target phase left what LLVM "
+         "does not take, a fault of the compiler: report it with the module, "
+         "which stem-run --dump-ir=DIR writes",
+         errors);
   result->setTargetTriple(machine.getTargetTriple());
   result->setDataLayout(machine.createDataLayout());
   for (llvm::Function &function : *result) {
@@ -132,7 +148,7 @@ void writeObject(llvm::Module &module, llvm::TargetMachine &machine,
   std::error_code error;
   llvm::raw_fd_ostream stream(path, error);
   if (error)
-    fail("cannot write {}: {}", path, error.message());
+    failOutput("cannot write {}: {}", path, error.message());
   llvm::legacy::PassManager passes;
   if (machine.addPassesToEmitFile(passes, stream, nullptr,
                                   llvm::CodeGenFileType::ObjectFile))
@@ -143,7 +159,7 @@ void writeObject(llvm::Module &module, llvm::TargetMachine &machine,
   if (stream.has_error()) {
     error = stream.error();
     stream.clear_error(); // else the stream ends the program
-    fail("cannot write {}: {}", path, error.message());
+    failOutput("cannot write {}: {}", path, error.message());
   }
 }
 
@@ -153,6 +169,16 @@ std::string findLinker() {
       return *path;
   fail("no linker found: looked for ld.lld-22, ld.lld and ld on PATH; install "
        "lld-22 (scripts/install-packages.sh does)");
+}
+
+/// Whether there is less room for `output` than `object` takes: a full disk
+/// may have left the linker's log empty.
+bool lacksRoom(const std::string &object, const std::string &output) {
+  std::error_code noSize, noSpace;
+  const uint64_t size = std::filesystem::file_size(object, noSize);
+  const std::filesystem::space_info space = std::filesystem::space(
+      std::filesystem::path(output).parent_path(), noSpace);
+  return !noSize && !noSpace && space.available < size;
 }
 
 void link(const std::string &object, const std::string &output) {
@@ -167,10 +193,14 @@ void link(const std::string &object, const std::string &output) {
                                        redirects, 0, 0, &message);
   if (code == 0)
     return;
-  auto text = llvm::MemoryBuffer::getFile(log.path);
-  fail("linking failed (exit code {}): {} {}\nthe command was: {}", code,
-       message, text ? (*text)->getBuffer().str() : "",
-       llvm::join(arguments, " "));
+  auto buffer = llvm::MemoryBuffer::getFile(log.path);
+  const std::string text = buffer ? (*buffer)->getBuffer().str() : "";
+  const std::string report =
+      fmt::format("linking failed (exit code {}): {} {}\nthe command was: {}",
+                  code, message, text, llvm::join(arguments, " "));
+  if (text.find(output) != std::string::npos || lacksRoom(object, output))
+    throw OutputError(report);
+  throw Error(report);
 }
 
 } // namespace
@@ -188,6 +218,6 @@ void stem::emitSharedObject(ModuleOp module, const HostTarget &target,
   std::error_code error;
   std::filesystem::rename(shared.path, path, error);
   if (error)
-    fail("cannot rename {} to {}: {}", shared.path, path.string(),
-         error.message());
+    failOutput("cannot rename {} to {}: {}", shared.path, path.string(),
+               error.message());
 }

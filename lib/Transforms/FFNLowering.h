@@ -19,6 +19,11 @@ mlir::Value multiplyPacked(mlir::OpBuilder &builder, mlir::Location loc,
                            mlir::Value rowOffset, mlir::Value columnOffset,
                            bool accumulate);
 
+/// A missed remark: a loop nest multiplies by `weight`, no matrix kernel,
+/// because `reason`.
+void explainPlainProduct(mlir::Location loc, mlir::Value weight,
+                         llvm::StringRef reason);
+
 /// x * weight^T into `acc`, f32 `[T, N]`: by the matrix kernels when packed.
 mlir::Value multiplyInto(mlir::OpBuilder &builder, mlir::Location loc,
                          mlir::Value x, mlir::Value weight, mlir::Value acc);

@@ -29,6 +29,20 @@ bool roundsElements(Type from, Type to) {
   return !llvm::APFloat::isRepresentableBy(a, b);
 }
 
+/// Why the rows of `op` are written to memory first; empty: they need not be.
+StringRef whyNotFused(GatedFFNOp op) {
+  auto lookup = op.getUp().getDefiningOp<LookupOp>();
+  if (!lookup)
+    return "its rows do not come from a lookup";
+  if (!lookup->hasOneUse())
+    return "the lookup of its rows has other uses";
+  // A lookup that rounds does so before the product; the fused op would not.
+  if (roundsElements(lookup.getRows().getType().getElementType(),
+                     lookup.getType().getElementType()))
+    return "the lookup rounds its rows";
+  return "";
+}
+
 // Pattern: gated_ffn(x, gate, lookup(rows, index), down)
 //          -> fused_ffn(x, gate, rows[index], down)
 struct FuseLookup : OpRewritePattern<GatedFFNOp> {
@@ -36,15 +50,9 @@ struct FuseLookup : OpRewritePattern<GatedFFNOp> {
 
   LogicalResult matchAndRewrite(GatedFFNOp op,
                                 PatternRewriter &rewriter) const override {
+    if (StringRef reason = whyNotFused(op); !reason.empty())
+      return rewriter.notifyMatchFailure(op, reason);
     auto lookup = op.getUp().getDefiningOp<LookupOp>();
-    if (!lookup)
-      return rewriter.notifyMatchFailure(op, "rows do not come from a lookup");
-    if (!lookup->hasOneUse())
-      return rewriter.notifyMatchFailure(op, "the lookup has other uses");
-    // A lookup that rounds does so before the product; the fused op would not.
-    if (roundsElements(lookup.getRows().getType().getElementType(),
-                       lookup.getType().getElementType()))
-      return rewriter.notifyMatchFailure(op, "the lookup rounds the rows");
     rewriter.replaceOpWithNewOp<FusedFFNOp>(
         op, op.getType(), op.getX(), op.getGate(), lookup.getRows(),
         lookup.getIndex(), op.getDown(), op.getGateBias(), op.getDownBias());
@@ -60,10 +68,11 @@ struct FuseFFNPass : public stem::impl::StemFuseFFNPassBase<FuseFFNPass> {
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
       return signalPassFailure();
     getOperation()->walk([](GatedFFNOp op) {
-      remark::missed(op.getLoc(),
-                     remark::RemarkOpts::name("StemFuseFFN").category("stem"))
-          << remark::reason("its rows are not a single-use lookup that keeps "
-                            "their precision, so they are written to memory");
+      remark::missed(
+          op.getLoc(),
+          remark::RemarkOpts::name("StemFuseFFN").category("stem-fuse-ffn"))
+          << remark::reason("{0}, so they are written to memory",
+                            whyNotFused(op));
     });
   }
 };

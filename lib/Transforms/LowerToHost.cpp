@@ -256,7 +256,9 @@ LogicalResult LowerToHostPass::convert(ModuleOp module,
   populateStemToHostPatterns(converter, patterns);
   LLVMConversionTarget target(getContext());
   target.addLegalOp<ModuleOp, UnrealizedConversionCastOp>();
-  if (failed(applyFullConversion(module, target, std::move(patterns))))
+  ConversionConfig config;
+  config.allowPatternRollback = false;
+  if (failed(applyFullConversion(module, target, std::move(patterns), config)))
     return failure();
   OpPassManager passes(ModuleOp::getOperationName());
   passes.addPass(createReconcileUnrealizedCastsPass());

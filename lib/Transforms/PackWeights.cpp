@@ -13,8 +13,10 @@
 #include "stem/Transforms/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Remarks.h"
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/TypeSwitch.h"
+#include "llvm/Support/FormatVariadic.h"
 
 namespace stem {
 #define GEN_PASS_DEF_STEMPACKWEIGHTSPASS
@@ -70,15 +72,26 @@ struct PackWeightsPass
     ModuleOp module = getOperation();
     packable.clear();
     calls.clear();
+    whyArgumentPlain.clear();
     SymbolTableCollection tables;
     symbols = &tables;
     collectCandidates(module);
     // What remains is packable when all of it is.
-    while (packable.remove_if(
-        [&](BlockArgument argument) { return !staysPackable(argument); })) {
+    while (packable.remove_if([&](BlockArgument argument) {
+      std::string reason = whyNotPackable(argument);
+      if (reason.empty())
+        return false;
+      whyArgumentPlain[argument] = std::move(reason);
+      return true;
+    })) {
     }
     module.walk([&](ParamLoadOp load) { packUses(load); });
     retypeArguments(module);
+    module.walk([&](Operation *op) {
+      for (OpOperand &use : op->getOpOperands())
+        if (isPackableUse(use) && !isa<PackedType>(use.get().getType()))
+          explain(op, whyPlain(use.get()));
+    });
   }
 
   func::FuncOp calleeOf(func::CallOp call) {
@@ -113,19 +126,62 @@ struct PackWeightsPass
            packable.contains(callee.getArgument(use.getOperandNumber()));
   }
 
-  /// Whether all that reads `argument` can read it packed, and all that is
+  /// Empty when all that reads `argument` can read it packed, and all that is
   /// passed for it is a parameter or such an argument.
-  bool staysPackable(BlockArgument argument) {
-    auto isPackedWhenPassed = [&](func::CallOp call) {
+  std::string whyNotPackable(BlockArgument argument) {
+    for (OpOperand &use : argument.getUses())
+      if (!canReadPacked(use))
+        return whyReadPlain(use);
+    for (func::CallOp call : calls[argument.getOwner()->getParentOp()]) {
       Value passed = call.getOperand(argument.getArgNumber());
-      if (auto outer = dyn_cast<BlockArgument>(passed))
-        return packable.contains(outer);
-      return passed.getDefiningOp<ParamLoadOp>() != nullptr;
-    };
-    return llvm::all_of(argument.getUses(),
-                        [&](OpOperand &use) { return canReadPacked(use); }) &&
-           llvm::all_of(calls[argument.getOwner()->getParentOp()],
-                        isPackedWhenPassed);
+      auto outer = dyn_cast<BlockArgument>(passed);
+      if (outer ? packable.contains(outer)
+                : passed.getDefiningOp<ParamLoadOp>() != nullptr)
+        continue;
+      return llvm::formatv("a call of @{0} passes {1}", call.getCallee(),
+                           outer ? "an argument that is not packed"
+                                 : "what is no parameter")
+          .str();
+    }
+    return "";
+  }
+
+  static std::string whyReadPlain(OpOperand &use) {
+    Operation *reader = use.getOwner();
+    if (auto call = dyn_cast<func::CallOp>(reader))
+      return llvm::formatv("@{0} takes it plain", call.getCallee()).str();
+    return llvm::formatv("'{0}' reads it plain", reader->getName()).str();
+  }
+
+  /// Why a weight of a product was not packed.
+  std::string whyPlain(Value weight) {
+    if (!packedType(weight.getType()))
+      return llvm::formatv("{0} has no packed form: wanted a matrix of f32 or "
+                           "bf16 of a static size, not empty",
+                           weight.getType())
+          .str();
+    auto argument = dyn_cast<BlockArgument>(weight);
+    auto function =
+        argument ? dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp())
+                 : func::FuncOp();
+    if (!function || !argument.getOwner()->isEntryBlock())
+      return "it is no parameter, nor an argument that is given one";
+    if (std::string reason = whyArgumentPlain.lookup(argument); !reason.empty())
+      return reason;
+    return llvm::formatv("it is an argument of @{0}, whose callers are not all "
+                         "known: the function is public, or something other "
+                         "than a call refers to it",
+                         function.getSymName())
+        .str();
+  }
+
+  static void explain(Operation *op, StringRef reason) {
+    auto function = op->getParentOfType<func::FuncOp>();
+    remark::missed(op->getLoc(),
+                   remark::RemarkOpts::name("NotPacked")
+                       .category("stem-pack-weights")
+                       .function(function ? function.getName() : StringRef()))
+        << remark::reason("{0}", reason);
   }
 
   static PackedType packedType(Type type) {
@@ -160,7 +216,11 @@ struct PackWeightsPass
     for (OpOperand *use : uses)
       use->set(packed);
     if (load->use_empty())
-      load->erase();
+      return load->erase();
+    explain(load,
+            llvm::formatv("{0} is held twice, packed and plain: {1}",
+                          load.getParamAttr(), whyReadPlain(*load->use_begin()))
+                .str());
   }
 
   void retypeArguments(ModuleOp module) {
@@ -177,6 +237,7 @@ struct PackWeightsPass
   SymbolTableCollection *symbols = nullptr;
   llvm::DenseMap<Operation *, SmallVector<func::CallOp>> calls;
   llvm::SetVector<BlockArgument> packable;
+  llvm::DenseMap<Value, std::string> whyArgumentPlain;
 };
 
 } // namespace

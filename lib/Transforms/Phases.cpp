@@ -29,11 +29,15 @@ LogicalResult stem::verifyPhase(ModuleOp module, StringRef phase,
   return success(allLegal);
 }
 
+bool stem::isStructuredStemOp(Operation *op) {
+  return isa<PackedMatmulOp, PackedGatherOp, PackTokensOp, TransposeTokensOp,
+             PanelMatmulOp, KVAppendOp, KVPageOp, AttendOp, AttendVjpOp,
+             ThreadIndexOp, ParallelCallOp>(op);
+}
+
 bool stem::isGraphStemOp(Operation *op) {
   return isa_and_present<StemDialect>(op->getDialect()) &&
-         !isa<PackedMatmulOp, PackedGatherOp, PackTokensOp, TransposeTokensOp,
-              PanelMatmulOp, KVAppendOp, KVPageOp, ThreadIndexOp,
-              ParallelCallOp, FusedFFNOp>(op);
+         !isStructuredStemOp(op) && !isa<FusedFFNOp>(op);
 }
 
 bool stem::isElementwiseOrReshape(Operation *op) {

@@ -36,7 +36,7 @@ std::optional<Phase> stem::parsePhase(StringRef name) {
 }
 
 void stem::buildImportPipeline(OpPassManager &manager,
-                               const HostPipelineOptions &options) {
+                               const ImportOptions &options) {
   if (!options.weightsFile.empty()) {
     StemExternalizeConstantsPassOptions externalize;
     externalize.file = options.weightsFile;
@@ -90,7 +90,7 @@ void stem::buildSchedulePipeline(OpPassManager &manager) {
 }
 
 void stem::buildStructuredPipeline(OpPassManager &manager,
-                                   const HostPipelineOptions &options) {
+                                   const StructuredOptions &options) {
   manager.addPass(createStemScratchAttentionPass());
   // Before tiling: keys and values of all tiles are written before any reads.
   manager.addNestedPass<func::FuncOp>(createStemSplitAttentionPass());
@@ -98,6 +98,7 @@ void stem::buildStructuredPipeline(OpPassManager &manager,
   manager.addNestedPass<func::FuncOp>(createStemTileColumnsPass());
   StemToLinalgPassOptions toLinalg;
   toLinalg.ffnBlock = options.ffnBlock;
+  toLinalg.vocabularyBlock = options.vocabularyBlock;
   manager.addNestedPass<func::FuncOp>(createStemToLinalgPass(toLinalg));
   manager.addNestedPass<func::FuncOp>(createConvertElementwiseToLinalgPass());
   manager.addPass(createCanonicalizerPass());
@@ -134,7 +135,7 @@ void stem::buildBufferPipeline(OpPassManager &manager) {
 }
 
 void stem::buildTargetPipeline(OpPassManager &manager,
-                               const HostPipelineOptions &options) {
+                               const TargetOptions &options) {
   StemExpandMathPassOptions expand;
   expand.nativeBf16 = options.nativeBf16;
   manager.addPass(createStemExpandMathPass(expand));
@@ -159,7 +160,7 @@ void stem::buildHostPipeline(OpPassManager &manager,
 }
 
 void stem::registerStemPipelines() {
-  PassPipelineRegistration<HostPipelineOptions>(
+  PassPipelineRegistration<PhasePipelineOptions<ImportOptions>>(
       "stem-import-pipeline",
       "From linalg or TOSA of exporters to the graph phase",
       buildImportPipeline);
@@ -173,14 +174,14 @@ void stem::registerStemPipelines() {
   PassPipelineRegistration<>("stem-schedule-pipeline",
                              "From the graph phase to the schedule phase",
                              buildSchedulePipeline);
-  PassPipelineRegistration<HostPipelineOptions>(
+  PassPipelineRegistration<PhasePipelineOptions<StructuredOptions>>(
       "stem-structured-pipeline",
       "From the schedule phase to linalg on tensors", buildStructuredPipeline);
   PassPipelineRegistration<>(
       "stem-buffer-pipeline",
       "From linalg on tensors to planned buffers and outlined loops",
       buildBufferPipeline);
-  PassPipelineRegistration<HostPipelineOptions>(
+  PassPipelineRegistration<PhasePipelineOptions<TargetOptions>>(
       "stem-target-pipeline", "From buffers to the LLVM dialect for the host",
       buildTargetPipeline);
   PassPipelineRegistration<HostPipelineOptions>(

@@ -256,8 +256,9 @@ private:
           flops += residual.flops;
           ++count;
         }
-    remark::analysis(getOperation().getLoc(),
-                     remark::RemarkOpts::name("StemRecompute").category("stem"))
+    remark::analysis(
+        getOperation().getLoc(),
+        remark::RemarkOpts::name("StemRecompute").category("stem-recompute"))
         << remark::metric("Tokens", static_cast<int64_t>(tokens))
         << remark::metric("KeptBytes", kept)
         << remark::metric("RecomputedBytes", again)

@@ -15,6 +15,7 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/IRMapping.h"
+#include "mlir/IR/Remarks.h"
 #include "llvm/ADT/SetVector.h"
 
 namespace stem {
@@ -64,6 +65,26 @@ void forEachOperand(Operation *op, function_ref<void(OpOperand &)> visit) {
   });
 }
 
+/// Why chunks of tokens, one after the other, cannot add to `op`: it is not
+/// what stem-to-linalg adds up without a conversion. Empty: they can.
+StringRef whyNoChunks(LinearWeightVjpOp op, int64_t tile) {
+  if (kSumDepth % tile != 0)
+    return "its tiles do not fill a chunk of 2048 tokens";
+  RankedTensorType x = op.getX().getType(), dy = op.getCotangent().getType(),
+                   sum = op.getType();
+  Type element = x.getElementType();
+  if (dy.getElementType() != element)
+    return "its sides differ in their types";
+  if ((!element.isF32() && !element.isBF16()) || !sum.getElementType().isF32())
+    return "only sides of f32 or bf16 are added up, in f32";
+  if (!sum.hasStaticShape() || sum.getNumElements() == 0 ||
+      x.getDimSize(0) != dy.getDimSize(0) ||
+      x.getDimSize(1) != sum.getDimSize(1) ||
+      dy.getDimSize(1) != sum.getDimSize(0))
+    return "its shape is dynamic, empty, or not that of its sides";
+  return "";
+}
+
 /// The ops of one loop over tiles, and the gradients of weights that add up
 /// what it makes.
 class Group {
@@ -82,19 +103,9 @@ public:
         sums, [](Operation *op) { return cast<LinearWeightVjpOp>(op); });
   }
 
-  /// Whether a chunk of tokens after the other can add to `op`: it reads the
-  /// group, and is what stem-to-linalg adds up without a conversion.
-  bool takesSum(LinearWeightVjpOp op) const {
-    RankedTensorType x = op.getX().getType(), dy = op.getCotangent().getType(),
-                     sum = op.getType();
-    Type element = x.getElementType();
-    return (contains(op.getX()) || contains(op.getCotangent())) &&
-           dy.getElementType() == element &&
-           (element.isF32() || element.isBF16()) &&
-           sum.getElementType().isF32() && sum.hasStaticShape() &&
-           sum.getNumElements() > 0 && x.getDimSize(0) == dy.getDimSize(0) &&
-           x.getDimSize(1) == sum.getDimSize(1) &&
-           dy.getDimSize(1) == sum.getDimSize(0);
+  /// Whether `op` adds up what the tiles of this group make.
+  bool feeds(LinearWeightVjpOp op) const {
+    return contains(op.getX()) || contains(op.getCotangent());
   }
 
   /// Whether `op` reads something of the group other than tile by tile.
@@ -210,11 +221,18 @@ struct TileTokensPass
       return signalPassFailure();
     Group group;
     for (Operation &op : llvm::make_early_inc_range(body)) {
-      if (auto sum = dyn_cast<LinearWeightVjpOp>(op))
-        if (kSumDepth % tile == 0 && group.takesSum(sum)) {
+      if (auto sum = dyn_cast<LinearWeightVjpOp>(op); sum && group.feeds(sum)) {
+        StringRef reason = whyNoChunks(sum, tile);
+        if (reason.empty()) {
           group.addSum(sum);
           continue;
         }
+        remark::missed(op.getLoc(), remark::RemarkOpts::name("NotInChunks")
+                                        .category("stem-tile-tokens")
+                                        .function(function.getName()))
+            << remark::reason("{0}, so that what it adds up is written whole",
+                              reason);
+      }
       bool breaks = !isTokenwise(&op) &&
                     (!isPure(&op) || op.hasTrait<OpTrait::IsTerminator>());
       if (breaks || group.mustPrecede(&op))

@@ -25,8 +25,9 @@ template <typename FFNOp> void explain(FFNOp op, int64_t block) {
   if (x.isDynamicDim(0))
     return;
   int64_t rows = x.getDimSize(0);
-  remark::passed(op.getLoc(),
-                 remark::RemarkOpts::name("StemFFNBlock").category("stem"))
+  remark::passed(
+      op.getLoc(),
+      remark::RemarkOpts::name("StemFFNBlock").category("stem-to-linalg"))
       << remark::metric("BlockColumns", block)
       << remark::metric("GateBytes", rows * block * 4)
       << remark::metric("AccumulatorBytes", rows * x.getDimSize(1) * 4);
@@ -171,6 +172,12 @@ template <typename FFNOp> struct LowerPlainFFN : OpRewritePattern<FFNOp> {
   LogicalResult matchAndRewrite(FFNOp op, PatternRewriter &b) const override {
     Location loc = op.getLoc();
     Type f32 = b.getF32Type();
+    remark::missed(
+        loc,
+        remark::RemarkOpts::name("StemFFNBlock").category("stem-to-linalg"))
+        << remark::reason("its matrices are not packed in the type of x, {0}: "
+                          "the gate and the product are written whole",
+                          op.getX().getType().getElementType());
     auto linear = [&](Value x, Value weight, Value bias) -> Value {
       auto type =
           RankedTensorType::get({op.getX().getType().getDimSize(0),

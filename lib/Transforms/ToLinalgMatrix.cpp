@@ -13,6 +13,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/Remarks.h"
 
 using namespace mlir;
 using namespace stem;
@@ -38,11 +39,21 @@ Value multiplyPlain(OpBuilder &b, Location loc, Value x, Value weight,
 
 } // namespace
 
+void stem::explainPlainProduct(Location loc, Value weight, StringRef reason) {
+  remark::missed(
+      loc, remark::RemarkOpts::name("PlainProduct").category("stem-to-linalg"))
+      << remark::reason(
+             "a weight, {0}, {1}: a plain loop nest multiplies by it",
+             weight.getType(), reason);
+}
+
 Value stem::multiplyInto(OpBuilder &b, Location loc, Value x, Value weight,
                          Value acc) {
   auto packed = dyn_cast<PackedType>(weight.getType());
-  if (!packed)
+  if (!packed) {
+    explainPlainProduct(loc, weight, "is not packed");
     return multiplyPlain(b, loc, x, weight, acc);
+  }
   x = convertTensor(b, loc, x, packed.getElementType());
   return multiplyPacked(b, loc, x, weight, acc, nullptr, nullptr, false);
 }
@@ -192,6 +203,7 @@ private:
     if (isa<PackedType>(of.weight.getType()))
       return multiplyPacked(b, loc, of.x, of.weight, acc, nullptr, column,
                             false);
+    explainPlainProduct(loc, of.weight, "is not packed");
     Value rows = extractSlice(
         b, loc, of.weight,
         {{OpFoldResult(column), width}, fullRange(b, loc, of.weight, 1)});

@@ -58,6 +58,7 @@ struct LowerLinearInputVjp : OpRewritePattern<LinearInputVjpOp> {
     if (!weight)
       return b.notifyMatchFailure(op, "the weight is packed for the other "
                                       "direction");
+    explainPlainProduct(loc, op.getWeight(), "is not transposed");
     Type f32 = b.getF32Type();
     Value acc = emptyTensor(b, loc,
                             {tensor::getMixedSize(b, loc, op.getCotangent(), 0),
@@ -159,8 +160,9 @@ public:
     element = elementOf(op.x);
     int64_t row = vocabulary * element.getIntOrFloatBitWidth() / 8;
     chunk = std::clamp<int64_t>(kBytes / row / kTile * kTile, kTile, kMost);
-    remark::passed(loc,
-                   remark::RemarkOpts::name("StemLossChunk").category("stem"))
+    remark::passed(
+        loc,
+        remark::RemarkOpts::name("StemLossChunk").category("stem-to-linalg"))
         << remark::metric("Tokens", chunk)
         << remark::metric("LogitBytes", chunk * row);
   }
@@ -319,6 +321,7 @@ private:
   Value multiplyBack(Value gradient, Value dx) {
     if (op.transposed)
       return multiplyInto(b, loc, gradient, op.transposed, dx);
+    explainPlainProduct(loc, op.head, "is not transposed");
     dx =
         linalg::FillOp::create(b, loc, constantF32(b, loc, 0), dx).getResult(0);
     return buildGeneric(

@@ -9,10 +9,12 @@
 #include "stem/Transforms/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Remarks.h"
 #include "mlir/IR/SymbolTable.h"
 #include "llvm/ADT/BitVector.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/ScopeExit.h"
+#include "llvm/Support/FormatVariadic.h"
 
 namespace stem {
 #define GEN_PASS_DEF_STEMTRANSPOSEWEIGHTSPASS
@@ -81,11 +83,17 @@ private:
     return matrix.clone({matrix.getDimSize(1), matrix.getDimSize(0)});
   }
 
-  /// Null when `weight` is neither a parameter nor passed on from one.
+  /// Null when `weight` is neither a parameter nor passed on from one;
+  /// `reason` says then why.
   Value transposeOf(Value weight) {
     RankedTensorType type = transposedType(weight.getType());
-    if (!type)
+    if (!type) {
+      reason = llvm::formatv("{0} is no matrix to transpose: run "
+                             "stem-transpose-weights before stem-pack-weights",
+                             weight.getType())
+                   .str();
       return {};
+    }
     if (Value known = transposed.lookup(weight))
       return known;
     if (auto load = weight.getDefiningOp<ParamLoadOp>()) {
@@ -104,10 +112,26 @@ private:
     auto function =
         argument ? dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp())
                  : func::FuncOp();
-    // A function that calls itself passes on what is asked for already.
-    if (!function || !calls.contains(function) ||
-        !visiting.insert(weight).second)
+    if (!function) {
+      reason = "the weight is no parameter, nor an argument that is given one";
       return {};
+    }
+    if (!calls.contains(function)) {
+      reason = llvm::formatv("the weight is an argument of @{0}, whose callers "
+                             "are not all known: the function is public, or "
+                             "something other than a call refers to it",
+                             function.getSymName())
+                   .str();
+      return {};
+    }
+    // A function that calls itself passes on what is asked for already.
+    if (!visiting.insert(weight).second) {
+      reason = llvm::formatv("the weight is an argument that @{0} passes to "
+                             "itself",
+                             function.getSymName())
+                   .str();
+      return {};
+    }
     llvm::scope_exit leave([&] { visiting.erase(weight); });
     SmallVector<Value> passed;
     for (func::CallOp call : calls[function]) {
@@ -127,7 +151,7 @@ private:
   void rewrite(LinearInputVjpOp op) {
     Value weight = transposeOf(op.getWeight());
     if (!weight)
-      return;
+      return explain(op);
     OpBuilder builder(op);
     Value result =
         LinearOp::create(builder, op.getLoc(), op.getType(), op.getCotangent(),
@@ -139,8 +163,19 @@ private:
   template <typename Op> void addTransposed(Op op) {
     if (op.getTransposed())
       return;
-    if (Value head = transposeOf(op.getHead()))
-      op.getTransposedMutable().assign(head);
+    Value head = transposeOf(op.getHead());
+    if (!head)
+      return explain(op);
+    op.getTransposedMutable().assign(head);
+  }
+
+  void explain(Operation *op) {
+    auto function = op->getParentOfType<func::FuncOp>();
+    remark::missed(op->getLoc(),
+                   remark::RemarkOpts::name("NotTransposed")
+                       .category("stem-transpose-weights")
+                       .function(function ? function.getName() : StringRef()))
+        << remark::reason("{0}", reason);
   }
 
   /// Whether there were any.
@@ -160,6 +195,8 @@ private:
   llvm::DenseMap<Value, Value> transposed;
   llvm::DenseSet<Value> visiting;
   llvm::SetVector<func::FuncOp> changed;
+  /// Why the last transposeOf() gave nothing.
+  std::string reason;
 };
 
 } // namespace

@@ -28,13 +28,16 @@ using namespace stem;
 namespace {
 
 bool isBufferOp(Operation *op) {
-  // Memory is the arena's, loops are calls or sequential, results are written
-  // into arguments.
-  if (isa<memref::AllocOp, memref::AllocaOp, memref::DeallocOp, scf::ForallOp,
-          scf::ParallelOp>(op))
+  // B2: memory is the arena's.
+  if (isa<memref::AllocOp, memref::AllocaOp, memref::DeallocOp>(op))
     return false;
+  // B3
+  if (isa<scf::ForallOp, scf::ParallelOp>(op))
+    return false;
+  // B4
   if (llvm::any_of(op->getResultTypes(), llvm::IsaPred<TensorType>))
     return false;
+  // B1
   if (isa<ParamOp, TableOp, TableRowsOp, PackedMatmulOp, PackedGatherOp,
           PackTokensOp, TransposeTokensOp, PanelMatmulOp, KVAppendOp, KVPageOp,
           ParallelCallOp>(op))

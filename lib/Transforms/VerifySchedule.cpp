@@ -28,10 +28,8 @@ bool isScheduleOp(Operation *op) {
   if (isa_and_present<func::FuncDialect, arith::ArithDialect,
                       math::MathDialect>(dialect))
     return true;
-  // Bound to arguments, or made by the structured phase.
-  if (isa<ParamLoadOp, TableLoadOp, PackedMatmulOp, PackedGatherOp,
-          PackTokensOp, TransposeTokensOp, PanelMatmulOp, KVAppendOp, KVPageOp,
-          AttendOp, AttendVjpOp, ThreadIndexOp, ParallelCallOp>(op))
+  // Loads are bound to arguments by now.
+  if (isa<ParamLoadOp, TableLoadOp>(op) || isStructuredStemOp(op))
     return false;
   return isa_and_present<StemDialect>(dialect) || isElementwiseOrReshape(op);
 }

@@ -27,11 +27,12 @@ using namespace stem;
 namespace {
 
 bool isStructuredOp(Operation *op) {
-  // Elementwise ops on tensors are linalg by now.
   Dialect *dialect = op->getDialect();
+  // T2: elementwise ops on tensors are linalg by now.
   if (isa_and_present<arith::ArithDialect, math::MathDialect>(dialect))
     return isa<arith::ConstantOp>(op) ||
            llvm::none_of(op->getResultTypes(), llvm::IsaPred<TensorType>);
+  // T1
   return isa<ParamOp, TableOp, TableRowsOp, PackedMatmulOp, PackedGatherOp,
              PackTokensOp, TransposeTokensOp, PanelMatmulOp, KVAppendOp,
              KVPageOp>(op) ||

@@ -186,3 +186,70 @@ func.func @selected(%u: tensor<?x4xf32>, %x: tensor<?x2xf32>, %w: tensor<4x2xf32
   %0 = stem.select_up %u, %x weight %w ids %i in %s : (tensor<?x4xf32>, tensor<?x2xf32>, tensor<4x2xf32>, tensor<?xi32>, tensor<3xi32>) -> tensor<?x4xf32>
   return %0 : tensor<?x4xf32>
 }
+
+// -----
+
+func.func @broadcast(%x: tensor<?xf32>, %y: tensor<3xf32>) -> tensor<?xf32> {
+  %z = tensor.cast %y : tensor<3xf32> to tensor<?xf32>
+  // expected-error @+1 {{operand 1 has size 3 in dimension 0, one before it 4; sizes that differ must be 1}}
+  %0 = tosa.add %x, %z : (tensor<?xf32>, tensor<?xf32>) -> tensor<?xf32>
+  return %0 : tensor<?xf32>
+}
+
+// -----
+
+func.func @shift(%x: tensor<4xi32>) -> tensor<4xi32> {
+  %s = "tosa.const"() <{values = dense<3> : tensor<1xi8>}> : () -> tensor<1xi8>
+  // expected-error @+1 {{has a shift of 3; the interpreter knows 0 only}}
+  %0 = tosa.mul %x, %x, %s : (tensor<4xi32>, tensor<4xi32>, tensor<1xi8>) -> tensor<4xi32>
+  return %0 : tensor<4xi32>
+}
+
+// -----
+
+func.func @negative_shape(%x: tensor<4xf32>) -> tensor<?x?xf32> {
+  %s = arith.constant dense<[2, -2]> : tensor<2xi32>
+  // expected-error @+1 {{the new shape [2, -2] is not valid; wanted sizes of at least 0 whose product fits in 64 bits}}
+  %0 = tensor.reshape %x(%s) : (tensor<4xf32>, tensor<2xi32>) -> tensor<?x?xf32>
+  return %0 : tensor<?x?xf32>
+}
+
+// -----
+
+func.func @padding(%x: tensor<4xf32>) -> tensor<?xf32> {
+  %minus = arith.constant -1 : index
+  %zero = arith.constant 0.0 : f32
+  // expected-error @+1 {{pads dimension 0 of size 4 by -1 and 0; wanted at least 0, and a sum that fits in 64 bits}}
+  %0 = tensor.pad %x low[%minus] high[0] {
+  ^bb0(%i: index):
+    tensor.yield %zero : f32
+  } : tensor<4xf32> to tensor<?xf32>
+  return %0 : tensor<?xf32>
+}
+
+// -----
+
+func.func @far_bounds() {
+  %low = arith.constant -9223372036854775808 : index
+  %high = arith.constant 9223372036854775807 : index
+  // expected-error @+1 {{the bounds -9223372036854775808 and 9223372036854775807 are too far apart; wanted a difference that fits in 64 bits}}
+  scf.forall (%i) = (%low) to (%high) step (1) {
+  }
+  return
+}
+
+// -----
+
+func.func @sparse_constant() -> tensor<4xf32> {
+  // expected-error @+1 {{the interpreter cannot read this constant of type 'tensor<4xf32>': wanted dense elements, or a resource of the file with as many bytes as the type has}}
+  %0 = arith.constant sparse<[[1]], 2.0> : tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+func.func @missing_resource() -> tensor<4xf32> {
+  // expected-error @+1 {{the interpreter cannot read this constant of type 'tensor<4xf32>': wanted dense elements}}
+  %0 = arith.constant dense_resource<missing> : tensor<4xf32>
+  return %0 : tensor<4xf32>
+}

@@ -1,4 +1,4 @@
-// RUN: stem-opt %s -split-input-file --stem-pack-weights | FileCheck %s
+// RUN: stem-opt %s -split-input-file --stem-pack-weights -verify-diagnostics --remarks-filter=stem-pack-weights --remark-format=emitRemark | FileCheck %s
 
 // Every operand that a matrix kernel reads, and the bias that none does.
 stem.param @w = "w" : tensor<16x8xf32>
@@ -56,18 +56,22 @@ func.func private @outer(%x: tensor<?x8xf32>, %w: tensor<16x8xf32>) {
   return
 }
 func.func private @reads_otherwise(%x: tensor<?x8xf32>, %w: tensor<16x8xf32>) -> tensor<16x8xf32> {
+  // expected-remark @+1 {{'func.return' reads it plain}}
   %0 = stem.linear %x, %w : tensor<?x8xf32>, tensor<16x8xf32> -> tensor<?x16xf32>
   return %w : tensor<16x8xf32>
 }
 func.func private @gets_others(%x: tensor<?x8xf32>, %w: tensor<16x8xf32>) {
+  // expected-remark @+1 {{a call of @gets_others passes an argument that is not packed}}
   %0 = stem.linear %x, %w : tensor<?x8xf32>, tensor<16x8xf32> -> tensor<?x16xf32>
   return
 }
 func.func private @referenced(%x: tensor<?x8xf32>, %w: tensor<16x8xf32>) {
+  // expected-remark @+1 {{it is an argument of @referenced, whose callers are not all known: the function is public, or something other than a call refers to it}}
   %0 = stem.linear %x, %w : tensor<?x8xf32>, tensor<16x8xf32> -> tensor<?x16xf32>
   return
 }
 func.func @public(%x: tensor<?x8xf32>, %w: tensor<16x8xf32>) {
+  // expected-remark @+1 {{it is an argument of @public, whose callers are not all known}}
   %0 = stem.linear %x, %w : tensor<?x8xf32>, tensor<16x8xf32> -> tensor<?x16xf32>
   return
 }
@@ -85,6 +89,7 @@ func.func private @external(tensor<?x8xf32>, tensor<16x8xf32>)
 // CHECK: call @public(%[[X]], %[[PLAIN]])
 // CHECK: call @external(%[[X]], %[[PLAIN]])
 func.func @entry(%x: tensor<?x8xf32>, %given: tensor<16x8xf32>) {
+  // expected-remark @+1 {{@w is held twice, packed and plain: @}}
   %w = stem.param_load @w : tensor<16x8xf32>
   call @outer(%x, %w) : (tensor<?x8xf32>, tensor<16x8xf32>) -> ()
   call @inner(%x, %w) : (tensor<?x8xf32>, tensor<16x8xf32>) -> ()
@@ -110,8 +115,11 @@ func.func @no_form(%x: tensor<?x8xf32>, %y: tensor<?x8xf64>, %z: tensor<?x0xf32>
   %h = stem.param_load @half : tensor<16x8xf16>
   %d = stem.param_load @double : tensor<16x8xf64>
   %n = stem.param_load @none : tensor<16x0xf32>
+  // expected-remark @+1 {{tensor<16x8xf16> has no packed form: wanted a matrix of f32 or bf16 of a static size, not empty}}
   %0 = stem.linear %x, %h : tensor<?x8xf32>, tensor<16x8xf16> -> tensor<?x16xf32>
+  // expected-remark @+1 {{tensor<16x8xf64> has no packed form: wanted a matrix of f32 or bf16 of a static size, not empty}}
   %1 = stem.linear %y, %d : tensor<?x8xf64>, tensor<16x8xf64> -> tensor<?x16xf64>
+  // expected-remark @+1 {{tensor<16x0xf32> has no packed form: wanted a matrix of f32 or bf16 of a static size, not empty}}
   %2 = stem.linear %z, %n : tensor<?x0xf32>, tensor<16x0xf32> -> tensor<?x16xf32>
   return
 }
@@ -126,6 +134,7 @@ func.func @no_form(%x: tensor<?x8xf32>, %y: tensor<?x8xf64>, %z: tensor<?x0xf32>
 // CHECK: stem.dense_ffn %[[PLAIN]] gate %[[PACKED]] up %[[PACKED]] down %[[PACKED]]
 stem.param @s = "s" : tensor<8x8xf32>
 func.func @square() -> (tensor<8x8xf32>, tensor<8x8xf32>) {
+  // expected-remark @+1 {{@s is held twice, packed and plain: 'stem.}}
   %s = stem.param_load @s : tensor<8x8xf32>
   %0 = stem.linear %s, %s : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
   %1 = stem.dense_ffn %s gate %s up %s down %s : (tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
@@ -172,8 +181,10 @@ func.func private @again(%x: tensor<?x8xf32>, %w: tensor<16x8xf32>) {
 }
 func.func @loop(%x: tensor<?x8xf32>, %n: index) {
   %c0 = arith.constant 0 : index
+  // expected-remark @+1 {{@w is held twice, packed and plain: 'scf.for' reads it plain}}
   %w = stem.param_load @w : tensor<16x8xf32>
   %last = scf.for %i = %c0 to %n step %n iter_args(%v = %w) -> tensor<16x8xf32> {
+    // expected-remark @+1 {{it is no parameter, nor an argument that is given one}}
     %0 = stem.linear %x, %v : tensor<?x8xf32>, tensor<16x8xf32> -> tensor<?x16xf32>
     scf.yield %v : tensor<16x8xf32>
   }
@@ -197,4 +208,31 @@ func.func @step(%x: tensor<?x8xf32>, %y: tensor<?x16xf32>, %l: tensor<?xi32>, %c
   %0:3 = stem.cross_entropy_step %x, %h, %l, %c transposed %t : (tensor<?x8xf32>, tensor<16x8xf32>, tensor<?xi32>, tensor<?xf32>, tensor<8x16xf32>) -> (tensor<?xf32>, tensor<?x8xf32>, tensor<16x8xf32>)
   %1 = stem.linear %y, %t : tensor<?x16xf32>, tensor<8x16xf32> -> tensor<?x8xf32>
   return %0#0, %1 : tensor<?xf32>, tensor<?x8xf32>
+}
+
+// -----
+
+// What an argument is given may be computed, and may go where it is read plain.
+// CHECK-LABEL: func.func private @computed
+// CHECK-SAME: %{{[a-z0-9]+}}: tensor<16x8xf32>
+// CHECK-LABEL: func.func private @passes_on
+// CHECK-SAME: %{{[a-z0-9]+}}: tensor<16x8xf32>
+stem.param @w = "w" : tensor<16x8xf32>
+func.func private @computed(%x: tensor<?x8xf32>, %w: tensor<16x8xf32>) {
+  // expected-remark @+1 {{a call of @computed passes what is no parameter}}
+  %0 = stem.linear %x, %w : tensor<?x8xf32>, tensor<16x8xf32> -> tensor<?x16xf32>
+  return
+}
+func.func private @passes_on(%x: tensor<?x8xf32>, %w: tensor<16x8xf32>) {
+  // expected-remark @+1 {{@computed takes it plain}}
+  %0 = stem.linear %x, %w : tensor<?x8xf32>, tensor<16x8xf32> -> tensor<?x16xf32>
+  call @computed(%x, %w) : (tensor<?x8xf32>, tensor<16x8xf32>) -> ()
+  return
+}
+func.func @entry(%x: tensor<?x8xf32>) {
+  %w = stem.param_load @w : tensor<16x8xf32>
+  %double = arith.addf %w, %w : tensor<16x8xf32>
+  call @computed(%x, %double) : (tensor<?x8xf32>, tensor<16x8xf32>) -> ()
+  call @passes_on(%x, %w) : (tensor<?x8xf32>, tensor<16x8xf32>) -> ()
+  return
 }

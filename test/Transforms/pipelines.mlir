@@ -29,6 +29,14 @@
 // A limit beyond any matrix is the whole matrix, found at once.
 // RUN: stem-opt %t.schedule.mlir --stem-structured-pipeline=stem-ffn-block=1000000000000 | FileCheck %s --check-prefix=STRUCTURED
 // RUN: stem-opt %s --stem-host-pipeline=stem-isa=1 | FileCheck %s --check-prefix=ISA
+// RUN: not stem-opt %t.schedule.mlir --stem-structured-pipeline=stem-vocabulary-block=100 2>&1 | FileCheck %s --check-prefix=VOCABULARY
+// RUN: not stem-opt %s --stem-host-pipeline=stem-vocabulary-block=100 2>&1 | FileCheck %s --check-prefix=VOCABULARY
+// VOCABULARY: error: stem-vocabulary-block is 100; wanted a multiple of 64, at least 64
+// What a phase does not use, its pipeline does not take.
+// RUN: not stem-opt %s --stem-import-pipeline=stem-isa=1 2>&1 | FileCheck %s --check-prefix=UNKNOWN
+// RUN: not stem-opt %t.schedule.mlir --stem-structured-pipeline=stem-isa=1 2>&1 | FileCheck %s --check-prefix=UNKNOWN
+// RUN: not stem-opt %t.buffers.mlir --stem-target-pipeline=stem-ffn-block=64 2>&1 | FileCheck %s --check-prefix=UNKNOWN
+// UNKNOWN: no such option stem-{{isa|ffn-block}}
 
 // GRAPH: stem.gated_ffn
 // GRAPH: stem.param_load @g

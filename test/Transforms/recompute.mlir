@@ -2,7 +2,7 @@
 // RUN: stem-opt --split-input-file --stem-recompute='stem-budget=1 stem-tokens=8' %s 2>&1 | FileCheck --check-prefix=BUDGET %s
 // RUN: stem-opt --split-input-file --stem-recompute='stem-budget=1 stem-tokens=8' %s 2>&1 | FileCheck --check-prefix=WARNING %s
 // RUN: not stem-opt --stem-recompute='stem-tokens=0' %s 2>&1 | FileCheck --check-prefix=TOKENS %s
-// RUN: stem-opt --split-input-file --stem-recompute='stem-tokens=8' --remarks-filter=stem %s 2>&1 | FileCheck --check-prefix=REMARK %s
+// RUN: stem-opt --split-input-file --stem-recompute='stem-tokens=8' --remarks-filter=stem-recompute %s 2>&1 | FileCheck --check-prefix=REMARK %s
 
 // TOKENS: stem-tokens is 0 and stem-budget 0; expected 1 or more tokens, and no negative budget
 

@@ -1,4 +1,4 @@
-// RUN: stem-opt %s -split-input-file --stem-tile-tokens -verify-diagnostics | FileCheck %s
+// RUN: stem-opt %s -split-input-file --stem-tile-tokens -verify-diagnostics --remarks-filter=stem-tile-tokens --remark-format=emitRemark | FileCheck %s
 
 // One loop up to the attention, which needs every tile's keys, and one from
 // it on; the residual stream is overwritten in place.
@@ -211,6 +211,7 @@ func.func @spread(%x: tensor<?x32xbf16>, %c: tensor<?x1024xbf16>) -> tensor<1024
 // CHECK: stem.linear_weight_vjp %[[P]]
 func.func @not_in_chunks(%x: tensor<?x32xbf16>, %c: tensor<?x32xf32>) -> tensor<32x32xf32> attributes {stem.tile = 64 : i64} {
   %p = arith.negf %x : tensor<?x32xbf16>
+  // expected-remark @+1 {{its sides differ in their types, so that what it adds up is written whole}}
   %0 = stem.linear_weight_vjp %p, %c : (tensor<?x32xbf16>, tensor<?x32xf32>) -> tensor<32x32xf32>
   return %0 : tensor<32x32xf32>
 }
@@ -219,8 +220,26 @@ func.func @not_in_chunks(%x: tensor<?x32xbf16>, %c: tensor<?x32xf32>) -> tensor<
 // CHECK: stem.linear_weight_vjp %[[P]]
 func.func @odd_tiles(%x: tensor<?x32xf32>) -> tensor<32x32xf32> attributes {stem.tile = 96 : i64} {
   %p = arith.negf %x : tensor<?x32xf32>
+  // expected-remark @+1 {{its tiles do not fill a chunk of 2048 tokens, so that what it adds up is written whole}}
   %0 = stem.linear_weight_vjp %p, %p : (tensor<?x32xf32>, tensor<?x32xf32>) -> tensor<32x32xf32>
   return %0 : tensor<32x32xf32>
+}
+// CHECK-LABEL: func.func @other_elements
+// CHECK: %[[P:.*]] = scf.forall
+// CHECK: stem.linear_weight_vjp %[[P]]
+func.func @other_elements(%x: tensor<?x32xf16>) -> tensor<32x32xf32> attributes {stem.tile = 64 : i64} {
+  %p = arith.negf %x : tensor<?x32xf16>
+  // expected-remark @+1 {{only sides of f32 or bf16 are added up, in f32, so that what it adds up is written whole}}
+  %0 = stem.linear_weight_vjp %p, %p : (tensor<?x32xf16>, tensor<?x32xf16>) -> tensor<32x32xf32>
+  return %0 : tensor<32x32xf32>
+}
+// CHECK-LABEL: func.func @no_columns
+// CHECK: stem.linear_weight_vjp
+func.func @no_columns(%x: tensor<?x32xf32>, %c: tensor<?x0xf32>) -> tensor<0x32xf32> attributes {stem.tile = 64 : i64} {
+  %p = arith.negf %x : tensor<?x32xf32>
+  // expected-remark @+1 {{its shape is dynamic, empty, or not that of its sides, so that what it adds up is written whole}}
+  %0 = stem.linear_weight_vjp %p, %c : (tensor<?x32xf32>, tensor<?x0xf32>) -> tensor<0x32xf32>
+  return %0 : tensor<0x32xf32>
 }
 // CHECK-LABEL: func.func @reads_a_sum
 // CHECK: %[[S:.*]] = scf.for

@@ -1,4 +1,4 @@
-// RUN: stem-opt %s -split-input-file --stem-to-linalg -verify-diagnostics --remarks-filter=stem --remark-format=emitRemark
+// RUN: stem-opt %s -split-input-file --stem-to-linalg -verify-diagnostics --remarks-filter=stem-to-linalg --remark-format=emitRemark
 
 stem.param @w = "w" : tensor<8x8xf32>
 stem.table @t = "t" : !stem.table<10x16xf32>

@@ -1,4 +1,4 @@
-// RUN: stem-opt %s -split-input-file --stem-to-linalg -verify-diagnostics --remarks-filter=stem --remark-format=emitRemark
+// RUN: stem-opt %s -split-input-file --stem-to-linalg -verify-diagnostics --remarks-filter=stem-to-linalg --remark-format=emitRemark
 
 // What has no lowering says so.
 
@@ -106,7 +106,9 @@ func.func @no_tile(%x: tensor<?x8xf32>, %h: tensor<96x8xf32>, %i: tensor<?xi32>,
 
 // What the logits of a chunk take is a remark.
 func.func @chunk(%x: tensor<?x8xbf16>, %h: tensor<50000x8xbf16>, %i: tensor<?xi32>, %c: tensor<?xf32>) -> tensor<?xf32> attributes {stem.tile = 64 : i64} {
-  // expected-remark @+1 {{LogitBytes=64000000, Tokens=640}}
+  // expected-remark @+3 {{LogitBytes=64000000, Tokens=640}}
+  // expected-remark @+2 {{a weight, tensor<50000x8xbf16>, is not packed: a plain loop nest multiplies by it}}
+  // expected-remark @+1 {{a weight, tensor<50000x8xbf16>, is not transposed: a plain loop nest multiplies by it}}
   %0:3 = stem.cross_entropy_step %x, %h, %i, %c : (tensor<?x8xbf16>, tensor<50000x8xbf16>, tensor<?xi32>, tensor<?xf32>) -> (tensor<?xf32>, tensor<?x8xf32>, tensor<50000x8xf32>)
   return %0#0 : tensor<?xf32>
 }

@@ -1,4 +1,4 @@
-// RUN: stem-opt %s -split-input-file --stem-transpose-weights | FileCheck %s
+// RUN: stem-opt %s -split-input-file --stem-transpose-weights -verify-diagnostics --remarks-filter=stem-transpose-weights --remark-format=emitRemark | FileCheck %s
 
 // In the function itself, once for every reader. The load that nothing reads
 // any more goes.
@@ -112,24 +112,28 @@ stem.param @w = "w" : tensor<64x32xf32>
 // CHECK-LABEL: func.func @public(%{{[a-z0-9]+}}: tensor<?x64xf32>, %{{[a-z0-9]+}}: tensor<64x32xf32>)
 // CHECK: stem.linear_input_vjp
 func.func @public(%c: tensor<?x64xf32>, %w: tensor<64x32xf32>) -> tensor<?x32xf32> {
+  // expected-remark @+1 {{the weight is an argument of @public, whose callers are not all known: the function is public, or something other than a call refers to it}}
   %0 = stem.linear_input_vjp %c, %w : (tensor<?x64xf32>, tensor<64x32xf32>) -> tensor<?x32xf32>
   return %0 : tensor<?x32xf32>
 }
 // CHECK-LABEL: func.func private @named(%{{[a-z0-9]+}}: tensor<?x64xf32>, %{{[a-z0-9]+}}: tensor<64x32xf32>)
 // CHECK: stem.linear_input_vjp
 func.func private @named(%c: tensor<?x64xf32>, %w: tensor<64x32xf32>) -> tensor<?x32xf32> {
+  // expected-remark @+1 {{the weight is an argument of @named, whose callers are not all known: the function is public, or something other than a call refers to it}}
   %0 = stem.linear_input_vjp %c, %w : (tensor<?x64xf32>, tensor<64x32xf32>) -> tensor<?x32xf32>
   return %0 : tensor<?x32xf32>
 }
 // CHECK-LABEL: func.func private @gets_others(%{{[a-z0-9]+}}: tensor<?x64xf32>, %{{[a-z0-9]+}}: tensor<64x32xf32>)
 // CHECK: stem.linear_input_vjp
 func.func private @gets_others(%c: tensor<?x64xf32>, %w: tensor<64x32xf32>) -> tensor<?x32xf32> {
+  // expected-remark @+1 {{the weight is no parameter, nor an argument that is given one}}
   %0 = stem.linear_input_vjp %c, %w : (tensor<?x64xf32>, tensor<64x32xf32>) -> tensor<?x32xf32>
   return %0 : tensor<?x32xf32>
 }
 // CHECK-LABEL: func.func private @again(%{{[a-z0-9]+}}: tensor<?x64xf32>, %{{[a-z0-9]+}}: tensor<64x32xf32>)
 // CHECK: stem.linear_input_vjp
 func.func private @again(%c: tensor<?x64xf32>, %w: tensor<64x32xf32>) -> tensor<?x32xf32> {
+  // expected-remark @+1 {{the weight is an argument that @again passes to itself}}
   %0 = stem.linear_input_vjp %c, %w : (tensor<?x64xf32>, tensor<64x32xf32>) -> tensor<?x32xf32>
   %1 = call @again(%c, %w) : (tensor<?x64xf32>, tensor<64x32xf32>) -> tensor<?x32xf32>
   return %0 : tensor<?x32xf32>
@@ -147,6 +151,27 @@ func.func @entry(%c: tensor<?x64xf32>) -> tensor<?x32xf32> {
   %2 = call @gets_others(%c, %w) : (tensor<?x64xf32>, tensor<64x32xf32>) -> tensor<?x32xf32>
   %3 = call @gets_others(%c, %double) : (tensor<?x64xf32>, tensor<64x32xf32>) -> tensor<?x32xf32>
   %4 = call @again(%c, %w) : (tensor<?x64xf32>, tensor<64x32xf32>) -> tensor<?x32xf32>
+  // expected-remark @+1 {{the weight is no parameter, nor an argument that is given one}}
   %5 = stem.linear_input_vjp %c, %double : (tensor<?x64xf32>, tensor<64x32xf32>) -> tensor<?x32xf32>
   return %5 : tensor<?x32xf32>
+}
+
+// -----
+
+// A head that is no parameter, and a weight that is packed already.
+
+// CHECK-LABEL: func.func @head
+// CHECK: stem.cross_entropy_step
+// CHECK-NOT: transposed
+func.func @head(%x: tensor<?x32xf32>, %h: tensor<96x32xf32>, %l: tensor<?xi32>, %c: tensor<?xf32>) -> tensor<?xf32> {
+  // expected-remark @+1 {{the weight is an argument of @head, whose callers are not all known}}
+  %0:3 = stem.cross_entropy_step %x, %h, %l, %c : (tensor<?x32xf32>, tensor<96x32xf32>, tensor<?xi32>, tensor<?xf32>) -> (tensor<?xf32>, tensor<?x32xf32>, tensor<96x32xf32>)
+  return %0#0 : tensor<?xf32>
+}
+// CHECK-LABEL: func.func @packed
+// CHECK: stem.linear_input_vjp
+func.func @packed(%c: tensor<?x64xf32>, %w: !stem.packed<32x64xf32>) -> tensor<?x32xf32> {
+  // expected-remark @+1 {{!stem.packed<32x64xf32> is no matrix to transpose: run stem-transpose-weights before stem-pack-weights}}
+  %0 = stem.linear_input_vjp %c, %w : (tensor<?x64xf32>, !stem.packed<32x64xf32>) -> tensor<?x32xf32>
+  return %0 : tensor<?x32xf32>
 }

@@ -42,6 +42,34 @@ func.func @others(%x: tensor<?x8xf32>, %w: tensor<8x8xf32>, %g: tensor<16x8xf32>
 
 // -----
 
+// G1: nothing that the structured phase makes.
+func.func private @task(index, index)
+func.func @structured(%x: tensor<64x8xf32>, %i: tensor<64xi32>, %b: !stem.packed<8x64xf32>, %y: tensor<64x64xf32>, %p: tensor<1x4096xf32>, %t: tensor<8x64xf32>, %c: !stem.kv_cache, %l: index, %s: i32, %add: i1) {
+  // expected-error @+1 {{'stem.packed_matmul' op does not belong at the end of the graph phase}}
+  %0 = stem.packed_matmul %x, %b[%l, %l] into %y : (tensor<64x8xf32>, !stem.packed<8x64xf32>, tensor<64x64xf32>, index, index) -> tensor<64x64xf32>
+  // expected-error @+1 {{'stem.packed_gather' op does not belong at the end of the graph phase}}
+  %1 = stem.packed_gather %i, %b into %x : (tensor<64xi32>, !stem.packed<8x64xf32>, tensor<64x8xf32>) -> tensor<64x8xf32>
+  // expected-error @+1 {{'stem.kv_page' op does not belong at the end of the graph phase}}
+  %2 = stem.kv_page %c[%l, %s, %l, %l] : !stem.packed<8x64xf32>
+  // expected-error @+1 {{'stem.attend' op does not belong at the end of the graph phase}}
+  %3 = stem.attend %x at %i of %i cache %c[%l] {head_dim = 8 : i64, kv_heads = 1 : i64, scale = 1.0 : f64} : tensor<64x8xf32>, tensor<64xi32>, tensor<64xi32> -> tensor<64x8xf32>
+  // expected-error @+1 {{'stem.attend_vjp' op does not belong at the end of the graph phase}}
+  %4:3 = stem.attend_vjp %x, %x, %x, %x at %i of %i keys %c queries %c {head_dim = 8 : i64, scale = 1.0 : f64} : tensor<64x8xf32>, tensor<64x8xf32>, tensor<64x8xf32>, tensor<64x8xf32>, tensor<64xi32>, tensor<64xi32> -> tensor<64x8xf32>, tensor<64x8xf32>, tensor<64x8xf32>
+  // expected-error @+1 {{'stem.pack_tokens' op does not belong at the end of the graph phase}}
+  %5 = stem.pack_tokens %x into %p : (tensor<64x8xf32>, tensor<1x4096xf32>) -> tensor<1x4096xf32>
+  // expected-error @+1 {{'stem.transpose_tokens' op does not belong at the end of the graph phase}}
+  %6 = stem.transpose_tokens %x into %t : (tensor<64x8xf32>, tensor<8x64xf32>) -> tensor<8x64xf32>
+  // expected-error @+1 {{'stem.panel_matmul' op does not belong at the end of the graph phase}}
+  %7 = stem.panel_matmul %y, %p into %y accumulate %add {depth = 64 : i64} : (tensor<64x64xf32>, tensor<1x4096xf32>, tensor<64x64xf32>, i1) -> tensor<64x64xf32>
+  // expected-error @+1 {{'stem.thread_index' op does not belong at the end of the graph phase}}
+  %8 = stem.thread_index
+  // expected-error @+1 {{'stem.parallel_call' op does not belong at the end of the graph phase}}
+  stem.parallel_call @task tasks %l()
+  return
+}
+
+// -----
+
 stem.param @w = "w" : tensor<8x8xf32>
 // expected-error @+1 {{'builtin.module' op does not belong at the end of the graph phase}}
 module {

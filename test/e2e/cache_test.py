@@ -212,8 +212,13 @@ class CacheTest(ModelTest):
         os.chmod(empty, 0o755)
 
     def test_place_that_is_a_file(self):
-        self.assertEqual(self.generate(self.write("file", "text")),
-                         (self.wanted, False))
+        """A warning says why nothing is kept."""
+        place = self.write("file", "text")
+        process = self.start(place)
+        out, err = process.communicate(timeout=600)
+        self.assertEqual(process.returncode, 0, err)
+        self.assertEqual(json.loads(out)["ids"], self.wanted)
+        self.assertRegex(err, f"warning: .*{place}.* is not kept")
 
     def test_without(self):
         cache, temporary = self.path("cache"), self.path("tmp")

@@ -7,6 +7,8 @@
 
 #include "EntryRunner.h"
 
+#include "CommandLine.h"
+
 #include "stem/Support/Error.h"
 #include "stem/Target/HostCompiler.h"
 
@@ -55,6 +57,8 @@ void EntryRunner::compile(
   compile.dumpDirectory = options.dumpDirectory;
   compile.trainedFunction = trainedFunction;
   HostCompileResult result = compileForHost(*ir, compile);
+  for (const std::string &warning : result.warnings)
+    printWarning(warning);
   module = std::make_unique<Module>(result.path.string(), context.get());
   report.cacheHit = result.cacheHit;
   report.compileSeconds =

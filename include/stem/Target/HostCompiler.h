@@ -10,18 +10,18 @@
 
 #include "stem/Support/ScratchFolder.h"
 #include "stem/Target/HostTarget.h"
-#include "stem/Transforms/Defaults.h"
 
 #include "mlir/IR/DialectRegistry.h"
 
 #include <filesystem>
 #include <memory>
+#include <string>
+#include <vector>
 
 namespace stem {
 
 struct HostCompileOptions {
   HostTarget target;
-  int64_t ffnBlock = kDefaultFFNBlock;
   /// The function whose gradient is compiled beside it; empty: none.
   std::string trainedFunction;
   /// Keeps compiled modules; empty: the default, see cacheDirectory().
@@ -35,6 +35,9 @@ struct HostCompileResult {
   std::filesystem::path path;
   bool cacheHit = false;
   double seconds = 0;
+  /// What passes warned of, none for a module from the cache, and why the
+  /// module is not kept there.
+  std::vector<std::string> warnings;
   /// Holds the file when it is not in the cache: it goes with the result. What
   /// is loaded needs no name.
   std::unique_ptr<ScratchFolder> scratch;
@@ -49,7 +52,8 @@ std::filesystem::path cacheDirectory();
 /// Compiles a module of the graph phase, which is consumed. The cache is keyed
 /// by the module, the options, the target and the builds of this program and of
 /// the libraries that compile; an entry that is torn or was changed is built
-/// again. A cache that cannot be written is used no further and not an error.
+/// again. A cache that cannot be written is a warning: the module is built in
+/// the folder for temporary files.
 /// Throws an Error with the diagnostics of the pass that failed and the path of
 /// a reproducer.
 HostCompileResult compileForHost(mlir::ModuleOp module,

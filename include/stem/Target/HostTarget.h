@@ -10,6 +10,8 @@
 
 #include "stem-c/Runtime.h"
 
+#include "stem/Support/Error.h"
+
 #include "mlir/IR/BuiltinOps.h"
 
 #include <filesystem>
@@ -30,9 +32,16 @@ struct HostTarget {
 /// its code is that of an AVX2 machine bit for bit.
 HostTarget hostTarget(stem_isa isa);
 
+/// A file could not be written where it was to be; another place may do.
+class OutputError : public Error {
+public:
+  using Error::Error;
+};
+
 /// Translates a module of the LLVM dialect, optimises it and links it as a
 /// shared object at `path`, which appears only when it is complete. Throws an
-/// Error with the tool's own words when that fails.
+/// Error with the tool's own words when that fails, an OutputError where it is
+/// `path` or its folder that fails.
 void emitSharedObject(mlir::ModuleOp module, const HostTarget &target,
                       const std::filesystem::path &path);
 

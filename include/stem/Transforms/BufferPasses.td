@@ -108,9 +108,13 @@ def StemOutlineParallelPass : Pass<"stem-outline-parallel", "::mlir::ModuleOp"> 
 def StemVerifyBuffersPass : Pass<"stem-verify-buffers", "::mlir::ModuleOp"> {
   let summary = "Check that a module is ready for the target phase";
   let description = [{
-    Ends the buffer phase: functions on memrefs that allocate nothing, loops
-    that are sequential or outlined, no tensors. Reports every other op, then
-    fails.
+    Ends the buffer phase. Reports every offending op, then fails.
+    Constraints: B1 ops are those of functions, memref, scf, `affine`, `arith`,
+    `math` and `vector`, and of stem `param`, `table`, `table_rows`,
+    `packed_matmul`, `packed_gather`, `pack_tokens`, `transpose_tokens`,
+    `panel_matmul`, `kv_append`, `kv_page` and `parallel_call`; B2 none
+    allocates memory or frees it; B3 loops are sequential or outlined; B4 no op
+    gives a tensor.
 
     ```mlir
     %m = memref.alloc() : memref<4xf32>

@@ -20,6 +20,9 @@ namespace stem {
 /// the accumulator; docs/architecture.md has the figures.
 inline constexpr int64_t kDefaultFFNBlock = 8192;
 
+/// Columns of the vocabulary of one block of a loss, at most.
+inline constexpr int64_t kDefaultVocabularyBlock = 1024;
+
 /// Float constants with fewer elements stay in the IR.
 inline constexpr int64_t kDefaultMinElements = 16;
 

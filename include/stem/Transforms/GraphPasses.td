@@ -9,11 +9,11 @@ def StemVerifyGraphPass : Pass<"stem-verify-graph", "::mlir::ModuleOp"> {
   let summary = "Check that a module is ready for the schedule phase";
   let description = [{
     Ends the graph phase. Reports every offending op, then fails.
-    Constraints: G1 functions hold `stem` ops on tensors, `arith` and `math`,
-    and what exporters leave around them: `tensor.cast`, `collapse_shape`,
-    `dim`, `empty` and `expand_shape`, and linalg ops on tensors whose loops
-    are all parallel; G2 nothing calls an entry (`stem.entry`); G3 no function
-    calls itself, directly or through others.
+    Constraints: G1 functions hold `stem` ops that no later phase makes,
+    `arith` and `math`, and what exporters leave around them: `tensor.cast`,
+    `collapse_shape`, `dim`, `empty` and `expand_shape`, and linalg ops on
+    tensors whose loops are all parallel; G2 nothing calls an entry
+    (`stem.entry`); G3 no function calls itself, directly or through others.
   }];
 }
 
@@ -43,7 +43,8 @@ def StemDenseToLookupPass : Pass<"stem-dense-to-lookup", "::mlir::ModuleOp"> {
     layer. The rows of a table are as many as the entry's ids have values
     (`stem.id_bound`). Parameters that nothing loads afterwards are removed.
 
-    Runs in the graph phase. NOTE: a layer that is chosen and cannot be
+    Runs in the graph phase, in no pipeline: whoever wants tables asks for it
+    before `stem-graph-pipeline`. NOTE: a layer that is chosen and cannot be
     converted is an error; layers that have a table already are left alone.
   }];
   let options = [

@@ -19,6 +19,10 @@ mlir::LogicalResult
 verifyPhase(mlir::ModuleOp module, llvm::StringRef phase,
             llvm::function_ref<bool(mlir::Operation *)> isLegal);
 
+/// An op of the dialect that the structured phase or a later one makes:
+/// StemScheduleOps.td.
+bool isStructuredStemOp(mlir::Operation *op);
+
 /// An op of the dialect that later phases do not make themselves: what the
 /// import and the graph phase may hold.
 bool isGraphStemOp(mlir::Operation *op);

@@ -24,26 +24,74 @@ enum class Phase { Import, Graph, Schedule, Structured, Buffers, Target };
 llvm::StringRef phaseName(Phase phase);
 std::optional<Phase> parsePhase(llvm::StringRef name);
 
-struct HostPipelineOptions : mlir::PassPipelineOptions<HostPipelineOptions> {
-  Option<std::string> weightsFile{
-      *this, "stem-file",
-      llvm::cl::desc("The safetensors file into which import moves weights; "
-                     "without it they must be symbols already")};
-  Option<int64_t> minElements{
-      *this, "stem-min-elements",
-      llvm::cl::desc("Constants with fewer elements stay in the IR"),
-      llvm::cl::init(kDefaultMinElements)};
-  Option<int64_t> ffnBlock{
-      *this, "stem-ffn-block",
-      llvm::cl::desc("Largest number of d_ff columns of one FFN block"),
-      llvm::cl::init(kDefaultFFNBlock)};
-  Option<int32_t> isa{*this, "stem-isa",
-                      llvm::cl::desc("stem_isa that the compiled code needs"),
-                      llvm::cl::init(0)};
-  Option<bool> nativeBf16{
-      *this, "stem-native-bf16",
-      llvm::cl::desc("The target converts f32 to bf16 in hardware"),
-      llvm::cl::init(false)};
+/// \name What a phase can be told
+/// Options of one or several pipelines: `owner` is that whose options they are.
+/// @{
+struct ImportOptions {
+  explicit ImportOptions(mlir::detail::PassOptions &owner)
+      : weightsFile(
+            owner, "stem-file",
+            llvm::cl::desc("The safetensors file into which import moves "
+                           "weights; without it they must be symbols "
+                           "already")),
+        minElements(
+            owner, "stem-min-elements",
+            llvm::cl::desc("Constants with fewer elements stay in the IR"),
+            llvm::cl::init(kDefaultMinElements)) {}
+
+  mlir::detail::PassOptions::Option<std::string> weightsFile;
+  mlir::detail::PassOptions::Option<int64_t> minElements;
+};
+
+struct StructuredOptions {
+  explicit StructuredOptions(mlir::detail::PassOptions &owner)
+      : ffnBlock(
+            owner, "stem-ffn-block",
+            llvm::cl::desc("Largest number of d_ff columns of one FFN block"),
+            llvm::cl::init(kDefaultFFNBlock)),
+        vocabularyBlock(
+            owner, "stem-vocabulary-block",
+            llvm::cl::desc("Largest number of vocabulary columns of one block "
+                           "of a loss"),
+            llvm::cl::init(kDefaultVocabularyBlock)) {}
+
+  mlir::detail::PassOptions::Option<int64_t> ffnBlock;
+  mlir::detail::PassOptions::Option<int64_t> vocabularyBlock;
+};
+
+struct TargetOptions {
+  explicit TargetOptions(mlir::detail::PassOptions &owner)
+      : isa(owner, "stem-isa",
+            llvm::cl::desc("stem_isa that the compiled code needs"),
+            llvm::cl::init(0)),
+        nativeBf16(
+            owner, "stem-native-bf16",
+            llvm::cl::desc("The target converts f32 to bf16 in hardware"),
+            llvm::cl::init(false)) {}
+
+  mlir::detail::PassOptions::Option<int32_t> isa;
+  mlir::detail::PassOptions::Option<bool> nativeBf16;
+};
+/// @}
+
+/// The pipeline of one phase has the options of that phase. The cast names the
+/// owner; without it a copy of the options is meant.
+template <typename Options>
+struct PhasePipelineOptions
+    : mlir::PassPipelineOptions<PhasePipelineOptions<Options>>,
+      Options {
+  PhasePipelineOptions()
+      : Options(static_cast<mlir::detail::PassOptions &>(*this)) {}
+};
+
+struct HostPipelineOptions : mlir::PassPipelineOptions<HostPipelineOptions>,
+                             ImportOptions,
+                             StructuredOptions,
+                             TargetOptions {
+  HostPipelineOptions()
+      : ImportOptions(static_cast<mlir::detail::PassOptions &>(*this)),
+        StructuredOptions(static_cast<mlir::detail::PassOptions &>(*this)),
+        TargetOptions(static_cast<mlir::detail::PassOptions &>(*this)) {}
 };
 
 struct TrainingPipelineOptions
@@ -68,14 +116,14 @@ void buildTrainingPipeline(mlir::OpPassManager &manager,
 /// \name One phase each, from the end of the one before
 /// @{
 void buildImportPipeline(mlir::OpPassManager &manager,
-                         const HostPipelineOptions &options);
+                         const ImportOptions &options);
 void buildGraphPipeline(mlir::OpPassManager &manager);
 void buildSchedulePipeline(mlir::OpPassManager &manager);
 void buildStructuredPipeline(mlir::OpPassManager &manager,
-                             const HostPipelineOptions &options);
+                             const StructuredOptions &options);
 void buildBufferPipeline(mlir::OpPassManager &manager);
 void buildTargetPipeline(mlir::OpPassManager &manager,
-                         const HostPipelineOptions &options);
+                         const TargetOptions &options);
 /// @}
 
 /// From what an exporter writes, or a module in the graph phase, to the end of

@@ -27,7 +27,7 @@ def StemFuseFFNPass : Pass<"stem-fuse-ffn", "::mlir::func::FuncOp"> {
 
     A `stem.gated_ffn` whose rows come from elsewhere (`stem.mix`,
     `stem.select_up`), from a lookup with other uses or one that rounds, stays,
-    with a remark of the category `stem`.
+    with a remark of the category `stem-fuse-ffn`.
 
     Runs before `stem-pack-weights`: the FFN says what reads its matrices.
   }];
@@ -96,7 +96,8 @@ def StemPackWeightsPass : Pass<"stem-pack-weights", "::mlir::ModuleOp"> {
     products becomes `!stem.packed`, through calls too; the loader packs it
     once. A tied embedding reads the packed form as well; a matrix that is also
     read otherwise is loaded in both forms. Matrices that are not parameters
-    stay as they are.
+    stay as they are. A missed remark of the category `stem-pack-weights` says
+    why a product reads a plain matrix, and which are held twice.
 
     ```mlir
     %w = stem.param_load @w : tensor<1536x576xbf16>

@@ -125,8 +125,9 @@ def StemTileTokensPass : Pass<"stem-tile-tokens", "::mlir::func::FuncOp"> {
     it), and the same for all token operands of a function. Functions of
     several blocks, dynamic columns, and a static number of tokens that N does
     not divide are errors. Chunks need an N that divides 2048, and sums of f32 or
-    bf16 whose sides have one type; others are left to `stem-to-linalg`. A chunk
-    has 2048 / N tiles: more threads than that wait at its end.
+    bf16 whose sides have one type; others are left to `stem-to-linalg`, with a
+    missed remark of the category `stem-tile-tokens`. A chunk has 2048 / N
+    tiles: more threads than that wait at its end.
   }];
   let dependentDialects = structuredDialects;
 }
@@ -187,7 +188,8 @@ def StemToLinalgPass : Pass<"stem-to-linalg", "::mlir::func::FuncOp"> {
     In an entry, arguments that are not outputs become read-only for
     bufferization, and a returned value that no op builds in its `stem.output`
     argument is copied there. What a block of an FFN takes is a remark of the
-    category `stem`.
+    category `stem-to-linalg`, and so is each product that no matrix kernel
+    runs.
 
     Runs after the tiling passes, before bufferization.
 
@@ -198,7 +200,7 @@ def StemToLinalgPass : Pass<"stem-to-linalg", "::mlir::func::FuncOp"> {
     Option<"ffnBlock", "stem-ffn-block", "int64_t", /*default=*/"::stem::kDefaultFFNBlock",
            "Largest number of d_ff columns of one block; a multiple of 64.">,
     Option<"vocabularyBlock", "stem-vocabulary-block", "int64_t",
-           /*default=*/"1024",
+           /*default=*/"::stem::kDefaultVocabularyBlock",
            "Largest number of vocabulary columns of one block of a loss; a "
            "multiple of 64.">
   ];
@@ -209,10 +211,17 @@ def StemToLinalgPass : Pass<"stem-to-linalg", "::mlir::func::FuncOp"> {
 def StemVerifyStructuredPass : Pass<"stem-verify-structured", "::mlir::ModuleOp"> {
   let summary = "Check that a module is ready for bufferization";
   let description = [{
-    Ends the structured phase: linalg, tensor, scf, scalar arith and math, and
-    of stem `param`, `table`, `table_rows`, `packed_matmul`, `packed_gather`,
-    `kv_append` and `kv_page`, on tensors. Reports every other op, then fails.
-    Bodies of linalg ops are not looked into.
+    Ends the structured phase. Reports every offending op, then fails.
+    Constraints: T1 ops are those of functions, linalg, tensor and scf, `arith`
+    and `math`, and of stem `param`, `table`, `table_rows`, `packed_matmul`,
+    `packed_gather`, `pack_tokens`, `transpose_tokens`, `panel_matmul`,
+    `kv_append` and `kv_page`; T2 `arith` and `math` give scalars, or are
+    constants. Bodies of linalg ops are not looked into.
+
+    ```mlir
+    %y = arith.addf %x, %x : tensor<?x8xf32>
+    // error: 'arith.addf' op does not belong at the end of the structured phase
+    ```
 
     Runs after `stem-to-linalg` and `convert-elementwise-to-linalg`.
   }];

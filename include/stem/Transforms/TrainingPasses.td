@@ -70,8 +70,9 @@ def StemRecomputePass : Pass<"stem-recompute", "::mlir::ModuleOp"> {
     than 16 FLOPs for each of its bytes) is: its ops move into the backward function, which gets the
     arguments that they read. With `stem-budget` further values are, the one
     with the fewest FLOPs for a byte first, until what is kept of `stem-tokens`
-    tokens fits, or nothing is left that can be. A remark of the category `stem`
-    tells bytes and FLOPs; a budget that cannot be met is a warning.
+    tokens fits, or nothing is left that can be. A remark of the category
+    `stem-recompute` tells bytes and FLOPs; a budget that cannot be met is a
+    warning.
 
     ```mlir
     %y:2 = call @layer_forward(%x, %rows, %index)    // the result, the rows
@@ -164,6 +165,7 @@ def StemTransposeWeightsPass
     ```
 
     Runs after `stem-decompose-gradients` and before `stem-pack-weights`. NOTE:
-    a weight that is no parameter stays, and is multiplied by plain loops.
+    a weight that is no parameter stays, and is multiplied by plain loops; a
+    missed remark of the category `stem-transpose-weights` says why.
   }];
 }

@@ -50,6 +50,38 @@ func.func @packed_matmul_c4_columns(%a: tensor<4x8xf32>, %b: !stem.packed<8x64xf
 
 // -----
 
+func.func @packed_gather_c1(%i: tensor<5xi32>, %b: !stem.packed<8x64xf32>, %out: tensor<4x8xf32>) {
+  // expected-error @+1 {{'stem.packed_gather' op rows of out must be the number of ids, which is 5, got 4}}
+  %0 = stem.packed_gather %i, %b into %out : (tensor<5xi32>, !stem.packed<8x64xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @packed_gather_c2(%i: tensor<4xi32>, %b: !stem.packed<8x64xf32>, %out: tensor<4x64xf32>) {
+  // expected-error @+1 {{'stem.packed_gather' op columns of out must be the rows of b, which is 8, got 64}}
+  %0 = stem.packed_gather %i, %b into %out : (tensor<4xi32>, !stem.packed<8x64xf32>, tensor<4x64xf32>) -> tensor<4x64xf32>
+  return
+}
+
+// -----
+
+func.func @packed_gather_c3(%i: tensor<4xi32>, %b: !stem.packed<8x64xf32>, %out: tensor<4x8xf32>) {
+  // expected-error @+1 {{'stem.packed_gather' op must have one result of the type of out on tensors and none on buffers}}
+  %0 = stem.packed_gather %i, %b into %out : (tensor<4xi32>, !stem.packed<8x64xf32>, tensor<4x8xf32>) -> tensor<?x8xf32>
+  return
+}
+
+// -----
+
+func.func @packed_gather_c3_buffers(%i: memref<4xi32>, %b: !stem.packed<8x64xf32>, %out: memref<4x8xf32>) {
+  // expected-error @+1 {{'stem.packed_gather' op must have one result of the type of out on tensors and none on buffers}}
+  %0 = stem.packed_gather %i, %b into %out : (memref<4xi32>, !stem.packed<8x64xf32>, memref<4x8xf32>) -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
 func.func @kv_append_c1(%k: tensor<4x8xf32>, %v: tensor<4x8xbf16>, %p: tensor<4xi32>, %s: tensor<4xi32>, %c: !stem.kv_cache, %l: index) {
   // expected-error @+1 {{'stem.kv_append' op k and v must have the same type, got 'tensor<4x8xf32>' and 'tensor<4x8xbf16>'}}
   stem.kv_append %k, %v at %p of %s in %c[%l] : tensor<4x8xf32>, tensor<4x8xbf16>, tensor<4xi32>, tensor<4xi32>

@@ -121,6 +121,15 @@ func.func @packed_matmul(%a: tensor<4x8xf32>, %b: !stem.packed<8x64xf32>, %acc: 
   return %0 : tensor<4x64xf32>
 }
 
+// CHECK-LABEL: func.func @packed_gather
+func.func @packed_gather(%i: tensor<?xi32>, %b: !stem.packed<8x64xbf16>, %out: tensor<?x8xf32>, %im: memref<4xi32>, %outm: memref<4x8xf32>) -> tensor<?x8xf32> {
+  // CHECK: stem.packed_gather %{{.*}}, %{{.*}} into %{{.*}} : (tensor<?xi32>, !stem.packed<8x64xbf16>, tensor<?x8xf32>) -> tensor<?x8xf32>
+  %0 = stem.packed_gather %i, %b into %out : (tensor<?xi32>, !stem.packed<8x64xbf16>, tensor<?x8xf32>) -> tensor<?x8xf32>
+  // CHECK: stem.packed_gather %{{.*}}, %{{.*}} into %{{.*}} : (memref<4xi32>, !stem.packed<8x64xbf16>, memref<4x8xf32>) -> ()
+  stem.packed_gather %im, %b into %outm : (memref<4xi32>, !stem.packed<8x64xbf16>, memref<4x8xf32>) -> ()
+  return %0 : tensor<?x8xf32>
+}
+
 // CHECK-LABEL: func.func @cache
 func.func @cache(%k: tensor<4x8xf32>, %p: tensor<4xi32>, %s: tensor<4xi32>, %c: !stem.kv_cache, %i: index, %seq: i32) -> (!stem.packed<4x64xbf16>, !stem.packed<64x4xbf16>) {
   // CHECK: stem.kv_append %{{.*}}, %{{.*}} at %{{.*}} of %{{.*}} in %{{.*}}[%{{.*}}] : tensor<4x8xf32>, tensor<4x8xf32>, tensor<4xi32>, tensor<4xi32>
