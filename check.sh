@@ -19,7 +19,8 @@ Without stage names, runs all of them:
   lint      the project's own rules (scripts/lint.py)
   build     configures and builds build/release
   tidy      clang-tidy on the files that differ from origin/main (or from
-            $STEM_CHECK_BASE); on main itself, on those of the last day
+            $STEM_CHECK_BASE); on main itself, on those of the last day. After
+            8 minutes it stops and is partial
   links     one MLIR and one OpenMP runtime in each program
   docs      the generated reference is up to date
   unit      the unit tests
@@ -63,6 +64,10 @@ mkdir -p "$logs"
 # Compiled modules of the tests, not those of the person who runs them.
 export STEM_CACHE_DIR=$PWD/$logs/compiled
 skipped=77 # what a stage returns that did not run; it said why
+partial=78 # what a stage returns that found nothing wrong in a part, see note()
+
+# A stage's words for its line of the summary.
+note() { echo "$*" >"$logs/note"; }
 
 # In a container the folder may belong to another user.
 git() { command git -c safe.directory="$PWD" "$@"; }
@@ -139,7 +144,17 @@ stage_build() {
   run_ninja $release
 }
 
-# Files that are part of the build, changed ones only; stops after 8 minutes.
+tidy_seconds=480
+
+# One file; that it was read is noted last, so a stopped one does not count.
+tidy_file() { # FILE
+  local status=0
+  clang-tidy-22 --quiet -p $release "$1" || status=$?
+  echo "$1" >>"$logs/tidy.done"
+  return $status
+}
+
+# Files that are part of the build, changed ones only; stops in time.
 stage_tidy() {
   local files=()
   mapfile -t files < <(
@@ -153,15 +168,20 @@ stage_tidy() {
     return 0
   fi
   echo "${#files[@]} files"
-  local status=0
-  printf '%s\n' "${files[@]}" |
-    timeout 480 xargs -n 4 -P "$jobs" clang-tidy-22 --quiet -p $release \
+  local status=0 looked_at
+  : >"$logs/tidy.done"
+  export -f tidy_file
+  export release logs
+  printf '%s\0' "${files[@]}" |
+    timeout $tidy_seconds xargs -0 -n 1 -P "$jobs" bash -c 'tidy_file "$1"' - \
       >"$logs/tidy.out" 2>"$logs/tidy.err" || status=$?
   cat "$logs/tidy.out"
   if [ $status = 124 ]; then
-    echo "stopped after 8 minutes: $(grep -c 'Processing file' "$logs/tidy.err") files were looked at"
-    ! grep -q ' error: ' "$logs/tidy.out"
-    return
+    looked_at="$(wc -l <"$logs/tidy.done") of ${#files[@]} files"
+    note "stopped after $tidy_seconds s: $looked_at"
+    cat "$logs/note"
+    grep -q ' error: ' "$logs/tidy.out" && return 1
+    return $partial
   fi
   [ $status = 0 ] || grep -vE 'warnings? generated|Processing file' "$logs/tidy.err"
   return $status
@@ -191,13 +211,7 @@ stage_links() {
   return $status
 }
 
-stage_docs() {
-  if [ ! -x scripts/generate-docs.sh ]; then
-    echo "scripts/generate-docs.sh is not there"
-    return $skipped
-  fi
-  scripts/generate-docs.sh --check
-}
+stage_docs() { scripts/generate-docs.sh --check; }
 
 run_ctest() { # BUILD-FOLDER
   local status=0
@@ -222,7 +236,7 @@ stage_e2e() {
   mapfile -t tests < <(sources 'test/e2e/*_test.py')
   if [ ${#tests[@]} = 0 ]; then
     echo "no test/e2e/*_test.py"
-    return $skipped
+    return 1
   fi
   for test in "${tests[@]}"; do
     echo "== $test"
@@ -267,15 +281,11 @@ stage_fuzz() {
 
 stage_peers() {
   name_models
-  if [ ! -x bench/peers/run.sh ]; then
-    echo "bench/peers/run.sh is not there"
-    return 1
-  fi
   PATH=$PWD/$release/bin:$PATH bench/peers/run.sh
 }
 
-names=() outcomes=() times=()
-passed=0 failed=0 left_out=0
+names=() outcomes=() times=() notes=()
+passed=0 failed=0 left_out=0 in_part=0
 declare -A outcome_of=()
 
 needs() { # STAGE: the stage without whose success it cannot run
@@ -287,6 +297,7 @@ needs() { # STAGE: the stage without whose success it cannot run
 
 run_stage() {
   local stage=$1 need start=$SECONDS status=0 outcome
+  rm -f "$logs/note"
   need=$(needs "$stage")
   echo
   echo "==== $stage"
@@ -300,10 +311,12 @@ run_stage() {
   case $status in
     0) outcome=passed; passed=$((passed + 1)) ;;
     "$skipped") outcome=skipped; left_out=$((left_out + 1)) ;;
+    "$partial") outcome=partial; in_part=$((in_part + 1)) ;;
     *) outcome=failed; failed=$((failed + 1)) ;;
   esac
   outcome_of[$stage]=$outcome
   names+=("$stage") outcomes+=("$outcome") times+=($((SECONDS - start)))
+  notes+=("$(cat "$logs/note" 2>/dev/null)")
   echo "---- $stage: $outcome in $((SECONDS - start)) s"
 }
 
@@ -321,8 +334,11 @@ done
 echo
 printf '%-10s %-8s %8s\n' stage outcome seconds
 for k in "${!names[@]}"; do
-  printf '%-10s %-8s %8d\n' "${names[$k]}" "${outcomes[$k]}" "${times[$k]}"
+  printf '%-10s %-8s %8d  %s\n' "${names[$k]}" "${outcomes[$k]}" \
+    "${times[$k]}" "${notes[$k]}" | sed 's/ *$//'
 done
 printf '%-10s %-8s %8d\n\n' all "" "$SECONDS"
-echo "$passed passed, $failed failed$([ $left_out = 0 ] || echo ", $left_out skipped")"
+echo "$passed passed, $failed failed$(
+  [ $in_part = 0 ] || echo -n ", $in_part in part"
+  [ $left_out = 0 ] || echo -n ", $left_out skipped")"
 [ "$failed" = 0 ]

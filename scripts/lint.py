@@ -11,6 +11,7 @@ A rule is a function of a path and its lines that yields (line number, message).
 """
 
 import fnmatch
+import functools
 import os
 import re
 import subprocess
@@ -158,18 +159,60 @@ def init_all(path, lines):
                     "{} outside tools/: include what is used")
 
 
-NO_MLIR = ("lib/Runtime/*", "include/stem/Runtime/*", "include/stem-c/*",
-           "lib/Model/*", "include/stem/Model/*", "lib/Data/*",
-           "include/stem/Data/*", "lib/Support/*", "include/stem/Support/*",
-           "lib/Training/*", "include/stem/Training/*")
+# ---- Layers ----
+
+LAYERS_IN = "docs/development.md"
+# What the table of layers names beside the project's own libraries.
+FOREIGN = {"MLIR": ("mlir", "mlir-c", "llvm", "llvm-c"), "Eigen": ("Eigen",)}
+CPP_ONLY = " (in .cpp files)"
 
 
-@rule(*NO_MLIR)
-def no_mlir(path, lines):
-    return matching(
-        lines, r"#include [\"<](mlir|mlir-c|llvm|llvm-c|stem/Dialect|"
-        r"stem/Transforms|stem/Reference|stem/Graph)/.*",
-        "{}: this library knows no compiler")
+def layer_rows(lines):
+    """(line number, library, what it may include) of each row of the table."""
+    for number, line in enumerate(lines, 1):
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        folder = re.fullmatch(r"lib/(\w+)(?:/\w+)?", cells[0])
+        if folder and len(cells) == 3:
+            yield number, folder.group(1), cells[2].split(", ")
+
+
+@functools.cache
+def allowed_includes():
+    """By library, from the table that people read."""
+    return {name: items for _, name, items in layer_rows(read_lines(LAYERS_IN))}
+
+
+@rule(LAYERS_IN)
+def layer_table(path, lines):
+    for number, name, items in layer_rows(lines):
+        for item in items:
+            known = item.removesuffix(CPP_ONLY)
+            if (known not in FOREIGN and known != "nothing"
+                    and not re.fullmatch(r"lib/\w+", known)):
+                yield number, (f"'{item}' in the row of lib/{name}: name "
+                               f"lib/NAME, {', '.join(FOREIGN)} or nothing")
+
+
+@rule("lib/*/*.cpp", "lib/*/*.h", "include/stem/*/*.h", "include/stem-c/*.h")
+def layers(path, lines):
+    # The C interface is the runtime's, and everyone's.
+    name = ("Runtime" if path.startswith("include/stem-c/")
+            else re.match(r"(?:lib|include/stem)/(\w+)/", path).group(1))
+    items = allowed_includes().get(name)
+    if items is None:
+        yield 1, f"lib/{name} has no row in the table of {LAYERS_IN}"
+        return
+    for number, line in enumerate(lines, 1):
+        found = re.match(r"#include [\"<](?:stem/(\w+)|([\w-]+))/", line)
+        if not found or found.group(1) == name:
+            continue
+        wanted = (f"lib/{found.group(1)}" if found.group(1) else
+                  next((item for item, roots in FOREIGN.items()
+                        if found.group(2) in roots), None))
+        if (wanted and wanted not in items
+                and not (path.endswith(".cpp") and wanted + CPP_ONLY in items)):
+            yield number, (f"{line.strip()}: lib/{name} may include "
+                           f"{', '.join(items)} ({LAYERS_IN})")
 
 
 @rule("lib/*", "include/*", "tools/*")
@@ -322,10 +365,20 @@ EXAMPLES = [
      "printStderr(\"a\");"),
     (init_all, "lib/A.cpp", "#include \"mlir/InitAllDialects.h\"",
      "#include \"mlir/IR/Builders.h\""),
-    (no_mlir, "lib/Runtime/A.cpp", "#include \"llvm/ADT/Twine.h\"",
-     "#include \"stem/Runtime/Context.h\""),
-    (no_mlir, "lib/Model/A.cpp", "#include \"stem/Graph/ModelGraph.h\"",
-     "#include \"stem/Model/DType.h\""),
+    (layer_table, "docs/development.md", "| lib/A | a | lib/B, no MLIR |",
+     "| lib/A | a | lib/B, MLIR, Eigen (in .cpp files) |\n| lib/B | b | nothing |"),
+    (layers, "lib/Runtime/A.cpp", "#include \"llvm/ADT/Twine.h\"",
+     "#include \"stem/Runtime/Context.h\"\n#include \"stem-c/Runtime.h\""),
+    (layers, "lib/Model/A.cpp", "#include \"stem/Graph/ModelGraph.h\"",
+     "#include \"stem/Model/DType.h\"\n#include <nlohmann/json.hpp>"),
+    (layers, "lib/Calibration/A.cpp", "#include \"mlir/IR/Value.h\"",
+     "#include <Eigen/Core>"),
+    (layers, "include/stem/Calibration/A.h", "#include <Eigen/Core>",
+     "#include \"stem/Runtime/Pack.h\""),
+    (layers, "lib/Report/A.cpp", "#include \"stem/Runtime/Arena.h\"",
+     "#include \"stem/Support/Error.h\""),
+    (layers, "lib/Target/A.cpp", "#include \"stem/Graph/ModelGraph.h\"",
+     "#include \"stem/Transforms/Passes.h\"\n#include \"mlir/IR/Value.h\""),
     (stubs, "lib/A.cpp", "fail(\"not implemented\");", "fail(\"no F16\");"),
     (dead_checks, "test/a.mlir", "// RUN: stem-opt %s\n// CHECK: x",
      "// RUN: stem-opt %s | FileCheck %s\n// CHECK: x"),

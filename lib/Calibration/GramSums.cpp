@@ -8,8 +8,8 @@
 #include "stem/Calibration/GramSums.h"
 #include "Sizes.h"
 #include "Threads.h"
-#include "stem/Calibration/BF16.h"
 #include "stem/Runtime/Parallel.h"
+#include "stem/Support/BF16.h"
 
 #include <algorithm>
 

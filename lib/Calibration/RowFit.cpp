@@ -8,10 +8,10 @@
 #include "stem/Calibration/RowFit.h"
 #include "Sizes.h"
 #include "SpdFactor.h"
-#include "stem/Calibration/BF16.h"
 #include "stem/Calibration/GramSums.h"
 #include "stem/Runtime/Pack.h"
 #include "stem/Runtime/Parallel.h"
+#include "stem/Support/BF16.h"
 
 #include <algorithm>
 #include <cmath>

@@ -8,6 +8,7 @@
 #include "stem/Model/DType.h"
 
 #include "GgufBlocks.h"
+#include "stem/Support/BF16.h"
 #include "stem/Support/Error.h"
 
 #include <bit>
@@ -168,18 +169,7 @@ std::optional<uint64_t> stem::elementCount(std::span<const uint64_t> shape) {
   return product;
 }
 
-float stem::bf16ToF32(uint16_t bits) {
-  return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
-}
-
-/// Without a branch, for loops over many.
-static uint16_t roundToBF16(float value) {
-  const uint32_t bits = std::bit_cast<uint32_t>(value);
-  const uint32_t rounded = bits + 0x7fff + ((bits >> 16) & 1);
-  // A NaN whose payload lies in the lower half would turn into an infinity.
-  const bool isNan = (bits & 0x7fffffff) > 0x7f800000;
-  return static_cast<uint16_t>((isNan ? bits | 0x400000 : rounded) >> 16);
-}
+float stem::bf16ToF32(uint16_t bits) { return widenBF16(bits); }
 
 uint16_t stem::f32ToBF16(float value) { return roundToBF16(value); }
 
@@ -223,7 +213,7 @@ void stem::decodeToF32(DType dtype, const std::byte *source, uint64_t count,
     return decodeNumbers<double>(source, count, out);
   case DType::BF16:
     for (uint64_t i = 0; i < count; ++i)
-      out[i] = bf16ToF32(load<uint16_t>(source + 2 * i));
+      out[i] = widenBF16(load<uint16_t>(source + 2 * i));
     return;
   case DType::F16:
     for (uint64_t i = 0; i < count; ++i)

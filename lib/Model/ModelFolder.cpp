@@ -17,9 +17,7 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
-#include <fcntl.h>
 #include <set>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -71,37 +69,6 @@ bool linkFile(const fs::path &source, const fs::path &target) {
   return ::link(fs::canonical(source).c_str(), target.c_str()) == 0;
 }
 
-/// Puts `fresh` in the place of `old`; afterwards `fresh` is the old folder.
-void exchange(const fs::path &fresh, const fs::path &old) {
-  if (::renameat2(AT_FDCWD, fresh.c_str(), AT_FDCWD, old.c_str(),
-                  RENAME_EXCHANGE) == 0)
-    return;
-  // Not every file system exchanges; then there is a moment without either.
-  const fs::path aside = fresh.string() + "-old";
-  fs::rename(old, aside);
-  std::error_code error;
-  fs::rename(fresh, old, error);
-  if (error) {
-    fs::rename(aside, old);
-    fail("{}: cannot rename {} to it: {}", old.string(), fresh.string(),
-         error.message());
-  }
-  fs::rename(aside, fresh);
-}
-
-/// The names in a folder, sorted.
-std::vector<std::string> namesIn(const fs::path &folder) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (fs::directory_iterator it(folder, error), end; !error && it != end;
-       it.increment(error))
-    names.push_back(it->path().filename().string());
-  if (error)
-    fail("{}: cannot be listed: {}", folder.string(), error.message());
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
 /// What stem_provenance.json says that Stem wrote.
 std::set<std::string> filesOfProvenance(const fs::path &marker) {
   const auto json = parseJsonObject(readModelText(marker), marker.string());
@@ -136,7 +103,7 @@ std::string stem::whyNotReplaceable(const fs::path &path) {
   if (!fs::is_directory(fs::symlink_status(path, error)))
     return "was not made by Stem (it is no folder)";
   try {
-    std::vector<std::string> names = namesIn(path);
+    std::vector<std::string> names = namesInFolder(path);
     if (names.empty())
       return "";
     const fs::path marker = path / ModelFolderWriter::markerName;
@@ -430,9 +397,9 @@ void ModelFolderWriter::finish() {
     // The destination may have come into being since the constructor looked.
     if (linkExists(out)) {
       checkReplaceable("came into being while this ran");
-      exchange(temporary->path(), out);
+      exchangePaths(temporary->path(), out);
     } else {
-      fs::rename(temporary->path(), out);
+      renamePath(temporary->path(), out);
       temporary->keep();
     }
   });

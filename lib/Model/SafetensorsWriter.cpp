@@ -9,6 +9,7 @@
 #include "stem/Model/Safetensors.h"
 #include "stem/Model/TensorSource.h"
 #include "stem/Support/Error.h"
+#include "stem/Support/Files.h"
 #include "stem/Support/ScratchFolder.h"
 
 #include <cstring>
@@ -113,9 +114,7 @@ void SafetensorsWriter::finish() {
   if (::fsync(descriptor) != 0)
     fail("{}: cannot sync to disk: {}", path.string(), std::strerror(errno));
   uninterrupted([&] {
-    if (::rename(temporary->path().c_str(), path.c_str()) != 0)
-      fail("{}: cannot rename {} to it: {}", path.string(),
-           temporary->path().string(), std::strerror(errno));
+    renamePath(temporary->path(), path);
     temporary->keep();
   });
   ::close(descriptor);

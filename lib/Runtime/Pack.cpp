@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "stem/Runtime/Pack.h"
+#include "stem/Support/BF16.h"
 #include "stem/Support/Error.h"
 
 #include <algorithm>
@@ -25,9 +26,7 @@ struct F16 {
 
 float toF32(float value) { return value; }
 
-float toF32(BF16 value) {
-  return std::bit_cast<float>(static_cast<uint32_t>(value.bits) << 16);
-}
+float toF32(BF16 value) { return widenBF16(value.bits); }
 
 // The exponent and mantissa move into place as an integer; the multiplication
 // corrects the bias and makes denormals normal.
@@ -44,13 +43,7 @@ template <typename To> To convert(float value);
 
 template <> float convert<float>(float value) { return value; }
 
-template <> BF16 convert<BF16>(float value) {
-  uint32_t bits = std::bit_cast<uint32_t>(value);
-  if ((bits & 0x7fffffff) > 0x7f800000)
-    return {static_cast<uint16_t>((bits >> 16) | 0x40)};
-  bits += 0x7fff + ((bits >> 16) & 1);
-  return {static_cast<uint16_t>(bits >> 16)};
-}
+template <> BF16 convert<BF16>(float value) { return {roundToBF16(value)}; }
 
 template <typename To, typename From> To convertElement(From value) {
   if constexpr (std::is_same_v<To, From>)
@@ -81,16 +74,8 @@ template <typename To> struct Layout {
 };
 
 /// Two elements of one column, the first in the low half: how bf16 rows lie.
-using Words = uint32_t __attribute__((vector_size(16)));
-using Floats = float __attribute__((vector_size(16)));
-
-/// As convert<BF16>, in the upper halves.
-Words roundToBF16(Floats values) {
-  const Words bits = std::bit_cast<Words>(values);
-  const Words rounded = bits + 0x7fff + ((bits >> 16) & 1);
-  const Words isNaN = std::bit_cast<Words>((bits & 0x7fffffff) > 0x7f800000);
-  return ((rounded & ~isNaN) | ((bits | 0x400000) & isNaN)) & 0xffff0000;
-}
+using Words = FourWords;
+using Floats = FourFloats;
 
 Floats load(const float *data) {
   Floats values;
@@ -102,9 +87,9 @@ Floats load(const float *data) {
 Words pairsOf(const float *row) {
   const Floats low = load(row), high = load(row + 4);
   const Words even =
-      roundToBF16(__builtin_shufflevector(low, high, 0, 2, 4, 6));
+      roundFourToBF16(__builtin_shufflevector(low, high, 0, 2, 4, 6));
   return even >> 16 |
-         roundToBF16(__builtin_shufflevector(low, high, 1, 3, 5, 7));
+         roundFourToBF16(__builtin_shufflevector(low, high, 1, 3, 5, 7));
 }
 
 /// Columns [begin, end), whole fours, of the first `whole` rows, whole eights:
@@ -142,7 +127,7 @@ int64_t packPairInWords(const Layout<BF16> &layout, int64_t k, const float *low,
   const int64_t end = layout.n / 4 * 4;
   for (int64_t n = 0; n < end; n += 4) {
     const Words words =
-        roundToBF16(load(low + n)) >> 16 | roundToBF16(load(high + n));
+        roundFourToBF16(load(low + n)) >> 16 | roundFourToBF16(load(high + n));
     std::memcpy(&layout.at(k, n), &words, sizeof(words));
   }
   return end;

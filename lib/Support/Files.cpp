@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -141,6 +142,55 @@ void stem::replaceFile(const fs::path &path, std::string_view text) {
   }
   if (::rename(unfinished.path().c_str(), path.c_str()) != 0)
     fail("cannot write {}: {}", path.string(), std::strerror(errno));
+}
+
+void stem::renamePath(const fs::path &from, const fs::path &to) {
+  if (::rename(from.c_str(), to.c_str()) != 0)
+    fail("{}: cannot rename {} to it: {}", to.string(), from.string(),
+         std::strerror(errno));
+}
+
+void stem::exchangePaths(const fs::path &fresh, const fs::path &old) {
+  if (::renameat2(AT_FDCWD, fresh.c_str(), AT_FDCWD, old.c_str(),
+                  RENAME_EXCHANGE) != 0)
+    exchangeByRenames(fresh, old, [](const fs::path &from, const fs::path &to) {
+      std::error_code error;
+      fs::rename(from, to, error);
+      return error;
+    });
+}
+
+void stem::exchangeByRenames(const fs::path &fresh, const fs::path &old,
+                             const Rename &rename) {
+  const fs::path aside = fresh.string() + "-old";
+  if (const std::error_code error = rename(old, aside))
+    fail("{}: cannot rename it to {}, to make room: {}; it stays as it was",
+         old.string(), aside.string(), error.message());
+  if (const std::error_code error = rename(fresh, old)) {
+    if (const std::error_code backError = rename(aside, old))
+      fail("{}: cannot rename {} to it: {}; what was there lies at {} now, and "
+           "cannot be renamed back: {}; rename it yourself",
+           old.string(), fresh.string(), error.message(), aside.string(),
+           backError.message());
+    fail("{}: cannot rename {} to it: {}; what was there is back in its place",
+         old.string(), fresh.string(), error.message());
+  }
+  if (const std::error_code error = rename(aside, fresh))
+    fail("{}: is complete, but what was there before lies at {} and cannot be "
+         "renamed to {}: {}; remove it yourself",
+         old.string(), aside.string(), fresh.string(), error.message());
+}
+
+std::vector<std::string> stem::namesInFolder(const fs::path &folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end;
+       it.increment(error))
+    names.push_back(it->path().filename().string());
+  if (error)
+    fail("{}: cannot be listed: {}", folder.string(), error.message());
+  std::sort(names.begin(), names.end());
+  return names;
 }
 
 static fs::file_status statusOf(const fs::path &path) {

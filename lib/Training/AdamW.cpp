@@ -7,9 +7,9 @@
 
 #include "stem/Training/AdamW.h"
 #include "AdamStep.h"
-#include "BF16.h"
 #include "State.h"
 #include "stem/Runtime/Parallel.h"
+#include "stem/Support/BF16.h"
 #include "stem/Support/Error.h"
 
 #include <algorithm>
@@ -41,7 +41,7 @@ STEM_TARGET void updateElements(const AdamStep &step, int64_t count,
 STEM_TARGET void roundElements(int64_t count, const float *__restrict from,
                                uint16_t *__restrict to) {
   for (int64_t i = 0; i < count; ++i)
-    to[i] = roundedToNearest(from[i]);
+    to[i] = roundToBF16(from[i]);
 }
 
 } // namespace

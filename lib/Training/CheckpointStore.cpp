@@ -17,7 +17,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <cstdio>
 #include <cstring>
 #include <fcntl.h>
 #include <sys/file.h>
@@ -43,17 +42,6 @@ std::optional<int64_t> stepOf(const std::string &name) {
       std::from_chars(name.data() + kPrefix.size(), end, step);
   return code == std::errc() && rest == end && step >= 0 ? std::optional(step)
                                                          : std::nullopt;
-}
-
-std::vector<std::string> namesIn(const fs::path &folder) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (fs::directory_iterator it(folder, error), end; !error && it != end;
-       it.increment(error))
-    names.push_back(it->path().filename().string());
-  if (error)
-    fail("{}: cannot be listed: {}", folder.string(), error.message());
-  return names;
 }
 
 void checkFile(const fs::path &path, const CheckpointManifest::File &wanted) {
@@ -92,12 +80,6 @@ CheckpointManifest manifestOf(const fs::path &folder, int64_t step,
   return manifest;
 }
 
-void renamePath(const fs::path &from, const fs::path &to) {
-  if (::rename(from.c_str(), to.c_str()) != 0)
-    fail("{}: cannot rename {} to it: {}", to.string(), from.string(),
-         std::strerror(errno));
-}
-
 } // namespace
 
 std::vector<TensorView> LoadedCheckpoint::tensors() const {
@@ -118,7 +100,7 @@ CheckpointStore::CheckpointStore(fs::path path, int64_t keep)
     fail("{}: another process trains into this folder; wait for it, or choose "
          "another",
          folder.string());
-  for (const std::string &name : namesIn(folder))
+  for (const std::string &name : namesInFolder(folder))
     if (name.starts_with('.') && name.find(".tmp-") != std::string::npos) {
       std::error_code ignored;
       fs::remove_all(folder / name, ignored);
@@ -132,7 +114,7 @@ fs::path CheckpointStore::pathOf(int64_t step) const {
 /// Rising.
 std::vector<int64_t> CheckpointStore::steps() const {
   std::vector<int64_t> result;
-  for (const std::string &name : namesIn(folder))
+  for (const std::string &name : namesInFolder(folder))
     if (const auto step = stepOf(name))
       result.push_back(*step);
   std::sort(result.begin(), result.end());
@@ -229,7 +211,7 @@ CheckpointStore::plannedBytes(const std::vector<CheckpointFile> &files) {
 uint64_t CheckpointStore::presentBytes() const {
   uint64_t bytes = 0;
   for (const int64_t step : steps())
-    for (const std::string &name : namesIn(pathOf(step))) {
+    for (const std::string &name : namesInFolder(pathOf(step))) {
       std::error_code ignored;
       const uint64_t size = fs::file_size(pathOf(step) / name, ignored);
       bytes += ignored ? 0 : size;

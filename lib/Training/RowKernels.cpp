@@ -11,7 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "RowKernels.h"
-#include "BF16.h"
+#include "stem/Support/BF16.h"
 
 #include <algorithm>
 #include <cstring>
@@ -65,7 +65,7 @@ STEM_INLINE void load(const float *from, int64_t count, float *to) {
 
 STEM_INLINE void load(const uint16_t *from, int64_t count, float *to) {
   for (int64_t i = 0; i < count; ++i)
-    to[i] = widened(from[i]);
+    to[i] = widenBF16(from[i]);
 }
 
 STEM_INLINE void store(const float *from, int64_t count, float *to,
@@ -78,7 +78,7 @@ STEM_INLINE void store(const float *from, int64_t count, uint16_t *to,
   uint16_t bits[blockColumns];
   drawRoundingBits(rounding, block, bits);
   for (int64_t i = 0; i < count; ++i)
-    to[i] = roundedAtRandom(from[i], bits[i]);
+    to[i] = roundToBF16AtRandom(from[i], bits[i]);
 }
 
 /// sum_j a_j / (c_j root + epsilon) for 32 columns, in registers.

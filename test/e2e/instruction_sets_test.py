@@ -8,11 +8,13 @@ import concurrent.futures
 import os
 import unittest
 
-from e2e import GOLDEN, ModelTest, cpu_flags, read_tensors, stem_json, \
-    stem_run, write_tensors
+from e2e import GOLDEN, ModelTest, read_tensors, stem_json, stem_run, \
+    write_tensors
 
 FAMILIES = ["llama3_rope_tied_headdim", "llama_gqa", "mistral_sliding",
             "qwen2_qkv_bias", "qwen3_qk_norm", "stem_llama"]
+# Those of stem-run --help, rising.
+CAPS = "avx2", "avx512", "avx512bf16", "amx"
 
 
 class InstructionSetTest(ModelTest):
@@ -47,27 +49,39 @@ class InstructionSetTest(ModelTest):
             self.assertEqual(stem_json(*common, *other, *cache)["ids"],
                              [wanted, single], message)
 
-    def test_golden(self):
-        isas = []
-        for isa in "avx2", "avx512", "native":
-            if isa == "avx512" and "avx512f" not in cpu_flags():
-                print(f"--max-isa={isa} is not tried: this CPU lacks it")
+    def caps(self):
+        """Every --max-isa that this machine can keep to: it says which
+        instructions it took."""
+        def taken(cap):
+            return stem_json("generate", self.small, "--prompt-ids=1", "-n", 1,
+                             "--dtype=f32", f"--max-isa={cap}")["engine"]["isa"]
+        caps = []
+        for cap in CAPS:
+            if taken(cap) == cap:
+                caps.append(cap)
             else:
-                isas.append(isa)
-        self.assertIn("avx2", isas)
+                print(f"--max-isa={cap} is not tried: this machine lacks it")
+        self.assertIn("avx2", caps)
+        # What a machine lacks, it lacks from there on.
+        self.assertEqual(caps, list(CAPS[:len(caps)]))
+        self.assertEqual(taken("native"), caps[-1])
+        return caps
+
+    def test_golden(self):
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
             for result in [pool.submit(self.check, family, isa)
-                           for isa in isas for family in FAMILIES]:
+                           for isa in self.caps() for family in FAMILIES]:
                 result.result()
 
     def test_bf16(self):
         """Also where bf16 arithmetic is emulated."""
+        caps = self.caps()
         for family in "llama_gqa", "stem_llama":
             folder = os.path.join(GOLDEN, family)
             golden = read_tensors(os.path.join(folder, "golden.safetensors"))
             ids, out = self.path("ids"), self.path("logits")
             write_tensors(ids, {"input_ids": golden["input_ids"]})
-            for isa in "avx2", "native":
+            for isa in caps:
                 stem_run("eval", folder, f"--input-ids={ids}",
                          f"--logits-out={out}", "--force", "--dtype=bf16",
                          f"--max-isa={isa}")

@@ -169,7 +169,7 @@ void Bench::start(Subject &subject) {
   options.useCache = true;
   options.maxPositions =
       std::max(arguments.promptTokens, arguments.decodeTokens);
-  options.maxStepTokens = std::max<int64_t>(2048, arguments.promptTokens);
+  options.maxStepTokens = std::max(kStepTokens, arguments.promptTokens);
   {
     const Heartbeat heartbeat("compiling into an empty cache");
     subject.coldCompile =

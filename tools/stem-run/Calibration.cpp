@@ -13,6 +13,7 @@
 #include "Progress.h"
 #include "RankBudget.h"
 
+#include "stem/Graph/ModelGraph.h"
 #include "stem/Support/Format.h"
 #include "stem/Support/Process.h"
 
@@ -44,7 +45,7 @@ EngineOptions runnerOptions(const CalibrationArguments &arguments) {
   EngineOptions options = arguments.engine;
   options.maxPositions = arguments.text.window;
   options.maxStepTokens = arguments.text.maxStepTokens;
-  options.maxSequences = options.maxStepTokens / 64;
+  options.maxSequences = options.maxStepTokens / kTokenTile;
   return options;
 }
 

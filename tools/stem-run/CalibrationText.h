@@ -50,7 +50,7 @@ struct CalibrationTextOptions {
   std::vector<std::filesystem::path> files;
   int64_t tokens = 50000; ///< to take in all, evenly from the texts
   int64_t window = 512;   ///< tokens; no longer than the model's own context
-  int64_t maxStepTokens = 2048;
+  int64_t maxStepTokens = kStepTokens;
   /// The first of so many windows of `fit` and `choose` is cut into short ones
   /// (0: none; nor where windows are hardly longer): a text's first position is
   /// unlike all others, and long windows alone have few of them.

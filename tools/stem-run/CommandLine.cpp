@@ -111,7 +111,7 @@ void stem::addComputeOptions(CLI::App &command, CompileArguments &arguments) {
   command.get_option("--threads")->group(group);
   command
       .add_option("--max-isa", arguments.maxIsa,
-                  "Use no newer instructions than these: native, avx2, avx512 "
+                  "Use no newer instructions than these: native, avx2, avx512, "
                   "avx512bf16 or amx (default: native)")
       ->check(CLI::IsMember({"native", "avx2", "avx512", "avx512bf16", "amx"}))
       ->type_name("ISA")

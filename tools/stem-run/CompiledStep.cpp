@@ -46,13 +46,6 @@ double sumOf(std::span<const float> values) {
   return sum;
 }
 
-template <typename T> stem_tensor vectorTensor(std::vector<T> &values) {
-  return denseTensor(values.data(),
-                     sizeof(T) == 4 && std::is_integral_v<T> ? STEM_I32
-                                                             : STEM_F32,
-                     {static_cast<int64_t>(values.size())});
-}
-
 } // namespace
 
 CompiledStep::CompiledStep(const Checkpoint &checkpoint,
@@ -276,19 +269,14 @@ void CompiledStep::findRows(const TiledBatch &batch) {
 }
 
 stem_tensor CompiledStep::input(const stem_argument &argument,
-                                const std::string &name, TiledBatch &batch) {
+                                const std::string &name,
+                                const TiledBatch &batch) {
   if (argument.kind == STEM_ARG_CACHE)
     return handleTensor(scratch.find(name));
   if (argument.kind == STEM_ARG_STORE)
     return handleTensor(store.get());
-  if (name == "ids")
-    return vectorTensor(batch.ids);
-  if (name == "positions")
-    return vectorTensor(batch.positions);
-  if (name == "sequences")
-    return vectorTensor(batch.sequences);
-  if (name == "labels")
-    return vectorTensor(batch.labels);
+  if (const auto tokens = batch.input(name))
+    return *tokens;
   if (name == "row_index")
     return vectorTensor(rowIndex);
   if (name == "nll_cotangent")

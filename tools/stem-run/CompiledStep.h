@@ -60,7 +60,7 @@ private:
   void findRows(const TiledBatch &batch);
   double call(const stem_entry &entry, const Batch &batch, float scale);
   stem_tensor input(const stem_argument &argument, const std::string &name,
-                    TiledBatch &batch);
+                    const TiledBatch &batch);
   stem_tensor output(const stem_entry &entry, const stem_argument &argument);
   void setCotangents(const TiledBatch &batch, float scale);
 

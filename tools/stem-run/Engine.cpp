@@ -10,12 +10,14 @@
 #include "EngineMemory.h"
 #include "EngineWeights.h"
 #include "EntryRunner.h"
+#include "FlatTokens.h"
 
 #include "stem/Support/Error.h"
 #include "stem/Support/Format.h"
 
 #include "mlir/IR/MLIRContext.h"
 
+#include <algorithm>
 #include <chrono>
 #include <map>
 #include <set>
@@ -67,30 +69,23 @@ private:
   std::map<int32_t, int64_t> before;
 };
 
-/// The tokens of one step, flat, in the order that entries take them.
-struct Step {
+/// The tokens of one step, and what makes room for them.
+struct Step : FlatTokens {
   Step(stem_context *context, stem_kv_cache *cache)
       : reservation(context, cache) {}
 
-  std::vector<int32_t> ids, positions, sequences, labels, outputRows;
+  std::vector<int32_t> outputRows;
   Reservation reservation;
 
   /// What an entry's argument of this name takes.
-  const std::vector<int32_t> &input(std::string_view name) const {
-    if (name == "ids")
-      return ids;
-    if (name == "positions")
-      return positions;
-    if (name == "sequences")
-      return sequences;
-    if (name == "labels")
-      return labels;
+  stem_tensor argument(std::string_view name) const {
+    if (const auto tokens = input(name))
+      return *tokens;
     if (name == "output_rows")
-      return outputRows;
+      return vectorTensor(outputRows);
     fail("the compiled module takes an input '{}', which a step does not have",
          name);
   }
-  int64_t tokens() const { return static_cast<int64_t>(ids.size()); }
   bool empty() const { return ids.empty(); }
 
   /// Appends consecutive tokens of one sequence and pads them to whole tiles.
@@ -101,10 +96,9 @@ struct Step {
     reservation.grow(sequence, position + count);
     for (int64_t i = 0; i < roundUp(count, tile); ++i) {
       bool isPadding = i >= count;
-      ids.push_back(isPadding ? 0 : tokens[i]);
-      positions.push_back(static_cast<int32_t>(position + i));
-      sequences.push_back(isPadding ? -1 : sequence);
-      labels.push_back(isPadding || targets.empty() ? -100 : targets[i]);
+      FlatTokens::append(isPadding ? 0 : tokens[i], position + i,
+                         isPadding ? -1 : sequence,
+                         isPadding || targets.empty() ? -100 : targets[i]);
     }
   }
 
@@ -115,11 +109,6 @@ struct Step {
       values->clear();
   }
 };
-
-stem_tensor vectorTensor(const std::vector<int32_t> &values) {
-  return denseTensor(const_cast<int32_t *>(values.data()), STEM_I32,
-                     {static_cast<int64_t>(values.size())});
-}
 
 std::string describePlan(const MemoryPlan &plan) {
   auto bytes = [](int64_t count) {
@@ -133,6 +122,11 @@ std::string describePlan(const MemoryPlan &plan) {
 }
 
 } // namespace
+
+int64_t stem::stepTokensForLogits(int64_t bytes, int64_t vocabSize) {
+  const int64_t rows = bytes / static_cast<int64_t>(sizeof(float)) / vocabSize;
+  return std::clamp(rows / kTile * kTile, kTile, kStepTokens);
+}
 
 struct Engine::Impl : EntryRunner {
   Impl(const Checkpoint &checkpoint, const EngineOptions &options)
@@ -321,7 +315,7 @@ void Engine::Impl::run(const stem_entry &entry, Step &step, float *output,
                  ? denseTensor(output, STEM_F32, {outputRows, outputColumns})
                  : denseTensor(output, STEM_F32, {outputRows});
     default:
-      return vectorTensor(step.input(entry.texts + argument.name));
+      return step.argument(entry.texts + argument.name);
     }
   };
   call(entry, step.tokens(), outputColumns > 0 ? outputRows : 0, argument);

@@ -22,6 +22,13 @@
 
 namespace stem {
 
+/// Tokens of a step, unless a longer sequence asks for more.
+inline constexpr int64_t kStepTokens = 2048;
+
+/// Tokens of a step, whole tiles up to kStepTokens, whose logits are at most
+/// `bytes`, as far as one tile allows.
+int64_t stepTokensForLogits(int64_t bytes, int64_t vocabSize);
+
 struct EngineOptions {
   /// Compute type; default: the model's own (bf16 without bf16 arithmetic runs
   /// in f32, and the report says so).
@@ -35,7 +42,7 @@ struct EngineOptions {
   std::filesystem::path dumpDirectory;
   int64_t maxPositions = 0; ///< of one sequence; 0: the model's own
   int64_t maxSequences = 1;
-  int64_t maxStepTokens = 2048; ///< longest prefill or score step
+  int64_t maxStepTokens = kStepTokens; ///< longest prefill or score step
   int64_t memory = 0; ///< that the process keeps within; 0: what is available
   /// Called with the printed memory plan before anything large is allocated.
   std::function<void(const std::string &)> onPlan;

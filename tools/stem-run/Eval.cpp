@@ -111,16 +111,15 @@ EvalProtocol stem::chooseProtocol(const EvalArguments &arguments,
 /// a cache of at most four steps' positions.
 static EngineOptions scoreOptions(const EvalArguments &arguments,
                                   const std::vector<EvalFile> &files) {
-  constexpr int64_t stepTokens = 2048;
   int64_t longest = 1;
   for (const EvalFile &file : files)
     for (const Window &window : file.windows)
       longest = std::max(longest, static_cast<int64_t>(window.ids.size()));
   EngineOptions options = engineOptions(arguments.compile);
   options.maxPositions = longest;
-  options.maxStepTokens = std::max(stepTokens, longest);
+  options.maxStepTokens = std::max(kStepTokens, longest);
   options.maxSequences =
-      std::clamp<int64_t>(4 * stepTokens / longest, 1, stepTokens / kTile);
+      std::clamp<int64_t>(4 * kStepTokens / longest, 1, kStepTokens / kTile);
   return options;
 }
 

@@ -242,10 +242,9 @@ void Comparison::checkSameTokens(const Tokenizer &second) const {
 }
 
 void Comparison::compareWindow(const Window &window, FileComparison &file) {
-  // Whole tiles, about 32 MB of logits a model.
   const size_t vocab = own.config().vocabSize;
-  const size_t step =
-      std::clamp<size_t>((8u << 20) / vocab / 64 * 64, 64, 2048);
+  const auto step = static_cast<size_t>(
+      stepTokensForLogits(32 << 20, static_cast<int64_t>(vocab)));
   ownEngine->truncate(0, 0);
   otherEngine->truncate(0, 0);
   file.windows.emplace_back();

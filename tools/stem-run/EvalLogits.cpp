@@ -69,9 +69,8 @@ Batch readBatch(const fs::path &path, uint64_t vocabSize) {
 /// Each row of the batch is a sequence of its own, its logits written in pieces
 /// of bounded size.
 void writeRows(Engine &engine, const Batch &batch, SafetensorsWriter &writer) {
-  const uint64_t vocab = static_cast<uint64_t>(engine.vocabSize());
-  const uint64_t step = std::clamp<uint64_t>((16u << 20) / vocab / 64 * 64, 64,
-                                             2048); // 64 MB of logits
+  const auto step =
+      static_cast<uint64_t>(stepTokensForLogits(64 << 20, engine.vocabSize()));
   Progress progress("eval", static_cast<double>(batch.ids.size()));
   for (uint64_t b = 0; b < batch.rows; ++b) {
     engine.truncate(0, 0);

@@ -7,8 +7,8 @@
 
 #include "KeptProducts.h"
 
-#include "stem/Calibration/BF16.h"
 #include "stem/Runtime/Parallel.h"
+#include "stem/Support/BF16.h"
 
 #include <algorithm>
 

@@ -142,10 +142,6 @@ struct LayerRunner::Impl : EntryRunner {
   stem_tensor matrix(const float *data, int64_t rows, int64_t columns) const {
     return denseTensor(const_cast<float *>(data), STEM_F32, {rows, columns});
   }
-  stem_tensor vector(std::span<const int32_t> values) const {
-    return denseTensor(const_cast<int32_t *>(values.data()), STEM_I32,
-                       {static_cast<int64_t>(values.size())});
-  }
   stem_tensor hidden(const float *data, int64_t tokens) const {
     return matrix(data, tokens, static_cast<int64_t>(config.hiddenSize));
   }
@@ -278,10 +274,10 @@ void LayerRunner::Impl::addTableValues(uint64_t layer, int64_t count,
   const TensorSource &tensors = checkpoint.tensors();
   staged.read(tensors, tensors.get(names.upTable), ids);
   values["rows"] = staged.rows();
-  values["index"] = vector(staged.index());
+  values["index"] = vectorTensor(staged.index());
   if (names.upSelectIds.empty())
     return;
-  values["ids"] = vector(ids);
+  values["ids"] = vectorTensor(ids);
   values["selected"] =
       parameter(names.upSelectIds,
                 idArgument(tensors.get(names.upSelectIds).elements()))
@@ -311,7 +307,7 @@ int64_t LayerRunner::maxStepTokens() const {
 void LayerRunner::embed(std::span<const int32_t> ids, float *x) {
   int64_t count = static_cast<int64_t>(ids.size());
   impl->run(impl->entry("embed"), 0, count,
-            {{"ids", impl->vector(ids)}, {"x", impl->hidden(x, count)}});
+            {{"ids", vectorTensor(ids)}, {"x", impl->hidden(x, count)}});
 }
 
 void LayerRunner::attention(uint64_t layer, const StepTokens &tokens,
@@ -336,8 +332,8 @@ void LayerRunner::attention(uint64_t layer, const StepTokens &tokens,
   int64_t count = tokens.count();
   impl->run(impl->entryOf("attention", layer), layer, count,
             {{"x", impl->hidden(x, count)},
-             {"positions", impl->vector(tokens.positions)},
-             {"sequences", impl->vector(tokens.sequences)},
+             {"positions", vectorTensor(tokens.positions)},
+             {"sequences", vectorTensor(tokens.sequences)},
              {"middle", impl->hidden(middle, count)}});
 }
 
@@ -379,7 +375,7 @@ void LayerRunner::score(const float *x, std::span<const int32_t> labels,
   int64_t count = static_cast<int64_t>(labels.size());
   impl->run(impl->entry("score"), 0, count,
             {{"x", impl->hidden(x, count)},
-             {"labels", impl->vector(labels)},
+             {"labels", vectorTensor(labels)},
              {"nll", denseTensor(nll, STEM_F32, {count})}});
 }
 

@@ -15,20 +15,12 @@ using namespace stem;
 
 namespace {
 
-void append(TiledBatch &tiled, int32_t id, int64_t position, int32_t sequence,
-            int32_t label) {
-  tiled.ids.push_back(id);
-  tiled.positions.push_back(static_cast<int32_t>(position));
-  tiled.sequences.push_back(sequence);
-  tiled.labels.push_back(label);
-}
-
 /// Padding repeats the id before it, so that it touches no other row.
 void pad(TiledBatch &tiled, int64_t tile) {
   const int32_t id = tiled.ids.empty() ? 0 : tiled.ids.back();
   int64_t position = tiled.lengths.empty() ? 0 : tiled.lengths.back();
   while (tiled.tokens() % tile != 0 || tiled.tokens() == 0)
-    append(tiled, id, position++, kPadding, kNoLabel);
+    tiled.append(id, position++, kPadding, kNoLabel);
 }
 
 /// Places [first, last) of one sequence.
@@ -40,7 +32,7 @@ void appendSequence(TiledBatch &tiled, const Batch &batch, size_t first,
       fail("place {} of the batch is position {} of its sequence, expected {}: "
            "positions rise one by one from 0",
            i, batch.positions[i], i - first);
-    append(tiled, batch.ids[i], batch.positions[i], number, batch.labels[i]);
+    tiled.append(batch.ids[i], batch.positions[i], number, batch.labels[i]);
   }
   tiled.lengths.push_back(static_cast<int64_t>(last - first));
 }

@@ -8,6 +8,7 @@
 #ifndef STEM_TOOLS_STEM_RUN_TILEDBATCH_H
 #define STEM_TOOLS_STEM_RUN_TILEDBATCH_H
 
+#include "FlatTokens.h"
 #include "stem/Data/Batch.h"
 
 #include <cstdint>
@@ -18,11 +19,8 @@ namespace stem {
 /// The tokens of a batch as compiled entries take them: each sequence begins a
 /// tile, what a last tile has too much is padding. Padding of the batch is left
 /// out.
-struct TiledBatch {
-  std::vector<int32_t> ids, positions, sequences, labels;
+struct TiledBatch : FlatTokens {
   std::vector<int64_t> lengths; ///< of the sequences, by number
-
-  int64_t tokens() const { return static_cast<int64_t>(ids.size()); }
 };
 
 /// `tile` tokens make a tile; there is one at least. Throws for a sequence

@@ -12,9 +12,6 @@
 #include "stem/Support/Files.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 
 using namespace stem;
 namespace fs = std::filesystem;
@@ -26,12 +23,6 @@ constexpr const char *kConfig = "config.json";
 
 bool isOfTable(const std::string &name) {
   return name.find(".mlp.up_table.") != std::string::npos;
-}
-
-void moveFile(const fs::path &from, const fs::path &to) {
-  if (::rename(from.c_str(), to.c_str()) != 0)
-    fail("{}: cannot rename {} to it: {}", to.string(), from.string(),
-         std::strerror(errno));
 }
 
 } // namespace
@@ -149,9 +140,9 @@ void TrainedFolder::publish() const {
     names.push_back(entry.path().filename());
   for (const fs::path &name : names)
     if (name != kConfig)
-      moveFile(fresh / name, out / name);
+      renamePath(fresh / name, out / name);
   syncPath(out);
-  moveFile(fresh / kConfig, out / kConfig);
+  renamePath(fresh / kConfig, out / kConfig);
   syncPath(out);
   fs::remove(fresh, error);
 }

@@ -33,11 +33,6 @@ EngineOptions withType(EngineOptions options, DType type) {
   return options;
 }
 
-stem_tensor idTensor(std::vector<int32_t> &values) {
-  return denseTensor(values.data(), STEM_I32,
-                     {static_cast<int64_t>(values.size())});
-}
-
 } // namespace
 
 void stem::requireTeacher(const Checkpoint &student,
@@ -123,12 +118,8 @@ stem_tensor TrainingTeacher::run(TiledBatch &batch) {
       return handleTensor(scratch.find(name));
     if (argument.kind == STEM_ARG_STORE)
       return handleTensor(store.get());
-    if (name == "ids")
-      return idTensor(batch.ids);
-    if (name == "positions")
-      return idTensor(batch.positions);
-    if (name == "sequences")
-      return idTensor(batch.sequences);
+    if (const auto tokens = batch.input(name))
+      return *tokens;
     fail("{}: the teacher's step takes '{}', which nothing gives", runner.name,
          name);
   });

@@ -11,6 +11,7 @@
 #include "stem-c/Runtime.h"
 
 #include <initializer_list>
+#include <span>
 
 namespace stem {
 
@@ -51,6 +52,16 @@ inline stem_tensor denseTensor(void *data, int32_t dtype,
                                std::initializer_list<int64_t> sizes) {
   return denseTensor(data, dtype, sizes.begin(),
                      static_cast<int32_t>(sizes.size()));
+}
+
+/// The elements of a vector. Those of a const one are for an entry to read.
+inline stem_tensor vectorTensor(std::span<const int32_t> values) {
+  return denseTensor(const_cast<int32_t *>(values.data()), STEM_I32,
+                     {static_cast<int64_t>(values.size())});
+}
+inline stem_tensor vectorTensor(std::span<const float> values) {
+  return denseTensor(const_cast<float *>(values.data()), STEM_F32,
+                     {static_cast<int64_t>(values.size())});
 }
 
 /// A cache, a table store or a packed matrix.

@@ -11,9 +11,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
+#include <vector>
 
 namespace stem {
 
@@ -80,6 +83,27 @@ std::string readWholeFile(const std::filesystem::path &path, uint64_t limit);
 /// Writes a file whole: under another name beside it, then renamed, so that
 /// `path` is never a cut file. Makes no promise about power failures.
 void replaceFile(const std::filesystem::path &path, std::string_view text);
+
+/// Renames; an Error says what could not be renamed to what.
+void renamePath(const std::filesystem::path &from,
+                const std::filesystem::path &to);
+
+/// Puts `fresh` in the place of `old`; afterwards `fresh` is the old one.
+void exchangePaths(const std::filesystem::path &fresh,
+                   const std::filesystem::path &old);
+
+/// How exchangeByRenames renames; a test has one that fails.
+using Rename = std::function<std::error_code(const std::filesystem::path &from,
+                                             const std::filesystem::path &to)>;
+
+/// exchangePaths for file systems that exchange nothing: the old one goes to
+/// `fresh`-old first, so there is a moment without either. An Error says what
+/// failed, and where the old one is then.
+void exchangeByRenames(const std::filesystem::path &fresh,
+                       const std::filesystem::path &old, const Rename &rename);
+
+/// The names in a folder, hidden ones too, sorted.
+std::vector<std::string> namesInFolder(const std::filesystem::path &folder);
 
 /// Whether something is at `path`, links followed. An Error where that cannot
 /// be found out: the name is too long, links form a circle, a folder on the way

@@ -8,8 +8,8 @@
 #ifndef STEM_TEST_UNIT_CALIBRATION_TESTSUPPORT_H
 #define STEM_TEST_UNIT_CALIBRATION_TESTSUPPORT_H
 
+#include "../Support/TestErrors.h"
 #include "stem/Runtime/Context.h"
-#include "stem/Support/Error.h"
 
 #include <Eigen/Core>
 #include <algorithm>
@@ -65,22 +65,6 @@ void inPieces(int64_t positions, int64_t piece, const Body &body) {
 inline double relativeError(const Eigen::MatrixXd &seen,
                             const Eigen::MatrixXd &wanted) {
   return (seen - wanted).cwiseAbs().maxCoeff() / wanted.cwiseAbs().maxCoeff();
-}
-
-/// The message that `body` throws; empty when it throws none.
-template <typename Body> std::string errorOf(const Body &body) {
-  try {
-    body();
-  } catch (const Error &error) {
-    return error.what();
-  }
-  return "";
-}
-
-inline void expectContains(const std::string &message,
-                           const std::string &part) {
-  EXPECT_NE(message.find(part), std::string::npos)
-      << "message: " << message << "\nwanted:  " << part;
 }
 
 /// A layer's activations: u is a linear map of the hidden state with a part

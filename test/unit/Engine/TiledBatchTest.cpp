@@ -101,4 +101,27 @@ TEST(TiledBatch, TokensOfWholeRows) {
   EXPECT_EQ(boundOfRows(3, 1, 128).tokens, 384);
 }
 
+TEST(TiledBatch, GivesArgumentsByName) {
+  const TiledBatch tiled = tileBatch(twoRows(), 4);
+  for (const auto &[name, values] :
+       {std::pair("ids", &tiled.ids), std::pair("positions", &tiled.positions),
+        std::pair("sequences", &tiled.sequences),
+        std::pair("labels", &tiled.labels)}) {
+    const auto tensor = tiled.input(name);
+    ASSERT_TRUE(tensor) << name;
+    EXPECT_EQ(tensor->data, values->data()) << name;
+    EXPECT_EQ(tensor->dtype, STEM_I32) << name;
+    EXPECT_EQ(tensor->rank, 1) << name;
+    EXPECT_EQ(tensor->sizes[0], 16) << name;
+    EXPECT_EQ(tensor->strides[0], 1) << name;
+  }
+  EXPECT_FALSE(tiled.input("teacher"));
+}
+
+TEST(StepTokens, WholeTilesWhoseLogitsFit) {
+  EXPECT_EQ(stepTokensForLogits(32 << 20, 49152), 128);
+  EXPECT_EQ(stepTokensForLogits(32 << 20, 96), kStepTokens);
+  EXPECT_EQ(stepTokensForLogits(32 << 20, 1 << 30), 64);
+}
+
 } // namespace

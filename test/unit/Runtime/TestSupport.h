@@ -9,8 +9,8 @@
 #ifndef STEM_TEST_UNIT_RUNTIME_TESTSUPPORT_H
 #define STEM_TEST_UNIT_RUNTIME_TESTSUPPORT_H
 
+#include "../Support/TestErrors.h"
 #include "stem/Runtime/Context.h"
-#include "stem/Support/Error.h"
 
 #include <bit>
 #include <gtest/gtest.h>
@@ -19,16 +19,6 @@
 #include <vector>
 
 namespace stem::test {
-
-/// The message that `body` throws; empty when it throws none.
-template <typename Body> std::string errorOf(Body body) {
-  try {
-    body();
-  } catch (const Error &error) {
-    return error.what();
-  }
-  return "";
-}
 
 /// Every instruction set that this machine can run, one context each.
 inline std::vector<stem_isa> runnableIsas() {
@@ -45,12 +35,6 @@ inline float bf16Value(uint16_t bits) {
 /// Truncated, which is exact for the small values of the tests that compare.
 inline uint16_t bf16Bits(float value) {
   return uint16_t(std::bit_cast<uint32_t>(value) >> 16);
-}
-
-inline void expectContains(const std::string &message,
-                           const std::string &part) {
-  EXPECT_NE(message.find(part), std::string::npos)
-      << "message: " << message << "\nwanted:  " << part;
 }
 
 } // namespace stem::test

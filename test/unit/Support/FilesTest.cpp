@@ -96,6 +96,106 @@ TEST(Files, existence) {
                "Too many levels of symbolic links");
 }
 
+TEST(Files, listsNamesSorted) {
+  const TemporaryFolder folder;
+  for (const char *name : {"b", ".a", "c"})
+    writeText(folder / name, "");
+  EXPECT_EQ(namesInFolder(folder.path()),
+            (std::vector<std::string>{".a", "b", "c"}));
+  EXPECT_ERROR(namesInFolder(folder / "b"), "b: cannot be listed",
+               "Not a directory");
+}
+
+TEST(Files, saysWhatCannotBeRenamed) {
+  const TemporaryFolder folder;
+  writeText(folder / "file", "x");
+  renamePath(folder / "file", folder / "other");
+  EXPECT_EQ(readText(folder / "other"), "x");
+  EXPECT_ERROR(renamePath(folder / "file", folder / "third"), "third",
+               "cannot rename", "file to it: No such file");
+}
+
+/// A folder with a file that says which one it is.
+void makeFolder(const fs::path &path, const std::string &text) {
+  fs::create_directory(path);
+  writeText(path / "text", text);
+}
+
+TEST(Files, exchangesFolders) {
+  const TemporaryFolder folder;
+  const fs::path fresh = folder / "fresh", old = folder / "old";
+  makeFolder(fresh, "new");
+  makeFolder(old, "before");
+  exchangePaths(fresh, old);
+  EXPECT_EQ(readText(old / "text"), "new");
+  EXPECT_EQ(readText(fresh / "text"), "before");
+  EXPECT_EQ(folder.entryCount(), 2u);
+}
+
+/// Renames, but for the calls of these numbers, which fail with ENOSPC.
+Rename failingAt(std::set<int> numbers) {
+  return [numbers, call = 0](const fs::path &from, const fs::path &to) mutable {
+    if (numbers.count(call++))
+      return std::make_error_code(std::errc::no_space_on_device);
+    std::error_code error;
+    fs::rename(from, to, error);
+    return error;
+  };
+}
+
+// Where a file system cannot exchange. Each rename may fail, and the way back.
+TEST(Files, exchangesFoldersByRenames) {
+  const auto exchange = [](const TemporaryFolder &folder, const Rename &rename,
+                           const std::string &textOfOld) {
+    const fs::path fresh = folder / "fresh", old = folder / "old";
+    makeFolder(fresh, "new");
+    makeFolder(old, "before");
+    const std::string message =
+        errorOf([&] { exchangeByRenames(fresh, old, rename); });
+    EXPECT_EQ(readText(old / "text"), textOfOld) << message;
+    EXPECT_EQ(folder.entryCount(), 2u) << message;
+    return message;
+  };
+  {
+    const TemporaryFolder folder;
+    EXPECT_EQ(exchange(folder, failingAt({}), "new"), "(no error)");
+    EXPECT_EQ(readText(folder / "fresh" / "text"), "before");
+  }
+  {
+    const TemporaryFolder folder;
+    const std::string message = exchange(folder, failingAt({0}), "before");
+    EXPECT_TRUE(hasAll(message, {(folder / "old").string(), "fresh-old",
+                                 "No space left", "stays as it was"}));
+    EXPECT_EQ(readText(folder / "fresh" / "text"), "new");
+  }
+  {
+    const TemporaryFolder folder;
+    const std::string message = exchange(folder, failingAt({1}), "before");
+    EXPECT_TRUE(hasAll(message, {(folder / "old").string(), "cannot rename",
+                                 "No space left", "back in its place"}));
+    EXPECT_EQ(readText(folder / "fresh" / "text"), "new");
+  }
+  {
+    // Both reasons, and where the old one is.
+    const TemporaryFolder folder;
+    const std::string message = exchange(folder, failingAt({1, 2}), "");
+    EXPECT_TRUE(hasAll(message, {(folder / "old").string() + ": cannot rename",
+                                 "to it: No space left",
+                                 (folder / "fresh-old").string() + " now",
+                                 "cannot be renamed back: No space left",
+                                 "rename it yourself"}));
+    EXPECT_EQ(readText(folder / "fresh-old" / "text"), "before");
+  }
+  {
+    const TemporaryFolder folder;
+    const std::string message = exchange(folder, failingAt({2}), "new");
+    EXPECT_TRUE(hasAll(message, {(folder / "old").string() + ": is complete",
+                                 (folder / "fresh-old").string(),
+                                 "No space left", "remove it yourself"}));
+    EXPECT_EQ(readText(folder / "fresh-old" / "text"), "before");
+  }
+}
+
 TEST(Messages, escapeControls) {
   EXPECT_EQ(printable("a\n\x1b[2J\x7f"), "a\\x0a\\x1b[2J\\x7f");
   EXPECT_EQ(visible("a\n\tb\x1b\r"), "a\n\tb\\x1b\\x0d");

@@ -8,13 +8,11 @@
 #ifndef STEM_TEST_UNIT_SUPPORT_TESTFILES_H
 #define STEM_TEST_UNIT_SUPPORT_TESTFILES_H
 
-#include "stem/Support/Error.h"
+#include "TestErrors.h"
 
 #include <chrono>
 #include <filesystem>
 #include <fstream>
-#include <gtest/gtest.h>
-#include <initializer_list>
 #include <iterator>
 #include <set>
 #include <stdexcept>
@@ -22,30 +20,6 @@
 #include <unistd.h>
 
 namespace stem::test {
-
-/// The message of the Error that `call` throws, "(no error)" for none.
-template <typename Call> std::string errorOf(Call call) {
-  try {
-    call();
-  } catch (const Error &error) {
-    return error.what();
-  }
-  return "(no error)";
-}
-
-inline testing::AssertionResult
-hasAll(const std::string &message, std::initializer_list<std::string> parts) {
-  for (const std::string &part : parts)
-    if (message.find(part) == std::string::npos)
-      return testing::AssertionFailure()
-             << "\"" << part << "\" is not in: " << message;
-  return testing::AssertionSuccess();
-}
-
-/// EXPECT_ERROR(parse(text), "part of the message", "another part");
-#define EXPECT_ERROR(expression, ...)                                          \
-  EXPECT_TRUE(::stem::test::hasAll(                                            \
-      ::stem::test::errorOf([&] { (void)(expression); }), {__VA_ARGS__}))
 
 /// A folder that goes when the test ends.
 class TemporaryFolder {

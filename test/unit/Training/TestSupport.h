@@ -8,8 +8,8 @@
 #ifndef STEM_TEST_UNIT_TRAINING_TESTSUPPORT_H
 #define STEM_TEST_UNIT_TRAINING_TESTSUPPORT_H
 
+#include "../Support/TestErrors.h"
 #include "stem/Runtime/Context.h"
-#include "stem/Support/Error.h"
 #include "stem/Training/RowOptimizer.h"
 
 #include <algorithm>
@@ -34,22 +34,6 @@ inline std::vector<float> randomFloats(int64_t count, unsigned seed,
   std::vector<float> values(count);
   std::ranges::generate(values, [&] { return normal(generator); });
   return values;
-}
-
-/// The message that `body` throws; empty when it throws none.
-template <typename Body> std::string errorOf(const Body &body) {
-  try {
-    body();
-  } catch (const Error &error) {
-    return error.what();
-  }
-  return "";
-}
-
-inline void expectContains(const std::string &message,
-                           const std::string &part) {
-  EXPECT_NE(message.find(part), std::string::npos)
-      << "message: " << message << "\nwanted:  " << part;
 }
 
 inline double largest(const Doubles &values) {
