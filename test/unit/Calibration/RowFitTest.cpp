@@ -699,7 +699,7 @@ TEST(RowFit, FeaturesThatAreNotFiniteOrDoNotDetermine) {
   expectContains(error(0, 0),
                  "layer 3: the regression of the rows' prior from 24 features "
                  "of 38 ids is not determined with a ridge of 0");
-  EXPECT_EQ(error(0, 1e-2), "");
+  EXPECT_EQ(error(0, 1e-2), "(no error)");
 }
 
 TEST(RowFit, Bytes) {
