@@ -84,11 +84,32 @@ class CalibrateTextTest(ModelTest):
                           "--dialogue-share=0.1")
 
     def test_wrong_template(self):
-        model = self.copy_model()
-        change_json(os.path.join(model, "tokenizer_config.json"),
-                    chat_template="{% if %}")
-        self.assert_fails(["chat template"], "convert", model,
-                          self.path("out"), self.text())
+        model, out = self.copy_model(), self.path("out")
+        second = "{% if messages|length > 1 %}"
+        command = ["convert", model, out, "--layers=1", self.text(),
+                   "--calibrate-tokens=8192"]
+        for template, parts in [
+                ("{% if %}", []),
+                ("{% for message in messages %}{{ message.content ", []),
+                ("{{ raise_exception('not me') }}", ["not me"]),
+                (second + "{{ raise_exception('one turn') }}{% endif %}a",
+                 ["one turn"]),
+                ("", ["no token for a conversation of 1 message,"]),
+                ("{% if false %}x{% endif %}",
+                 ["no token for a conversation of 1 message,"]),
+                (second + "{% else %}a{% endif %}",
+                 ["no token for a conversation of 3 messages,"])]:
+            change_json(os.path.join(model, "tokenizer_config.json"),
+                        chat_template=template)
+            with self.subTest(template=template):
+                self.assert_fails([model, "chat template",
+                                   "--dialogue-share=0 goes without", *parts],
+                                  *command)
+                # Before anything is written.
+                self.assertNotIn("the model has written", stem_run(
+                    *command, check=False).stderr)
+        self.assertFalse(os.path.exists(out))
+        stem_run(*command, "--dialogue-share=0")
 
     def test_no_room_for_dialogue(self):
         model = self.copy_model()
