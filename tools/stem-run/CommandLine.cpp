@@ -8,6 +8,7 @@
 #include "CommandLine.h"
 
 #include "Progress.h"
+#include "stem/Support/Files.h"
 #include "stem/Support/Format.h"
 #include "stem/Support/Process.h"
 
@@ -179,6 +180,28 @@ Checkpoint stem::openModel(const std::filesystem::path &path,
   for (const std::string &warning : checkpoint.warnings())
     printWarning(warning);
   return checkpoint;
+}
+
+void stem::requireOutsideModel(std::string_view flag,
+                               const std::filesystem::path &file,
+                               const std::filesystem::path &model) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const auto isSame = [&](const fs::path &other) {
+    return fs::equivalent(file, other, error) && !error;
+  };
+  if (isSame(model) || liesWithin(file, model))
+    fail("{}={}: is or lies in the model {}, which must stay as it is; choose "
+         "another place",
+         flag, file.string(), model.string());
+  if (!isFolder(model))
+    return;
+  std::error_code end;
+  for (fs::directory_iterator it(model, end), last; !end && it != last;
+       it.increment(end))
+    if (isSame(it->path()))
+      fail("{}={}: is the model's file {}; choose another name", flag,
+           file.string(), it->path().string());
 }
 
 CLI::Option *stem::addRowsOption(CLI::App &command,

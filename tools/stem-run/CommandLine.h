@@ -96,6 +96,12 @@ std::string describeEngine(const EngineReport &report);
 Checkpoint openModel(const std::filesystem::path &path,
                      const OpenOptions &options = {});
 
+/// The file of option `flag` must not take the place of a model, nor of a file
+/// of its folder, under whatever name, nor lie in it. Throws an Error.
+void requireOutsideModel(std::string_view flag,
+                         const std::filesystem::path &file,
+                         const std::filesystem::path &model);
+
 /// --rows=FILE, repeatable: row overlays of the model.
 CLI::Option *addRowsOption(CLI::App &command,
                            std::vector<std::filesystem::path> &files);

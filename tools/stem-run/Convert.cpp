@@ -55,14 +55,27 @@ fs::path pathOfRank(const fs::path &path, int64_t rank,
   return text;
 }
 
+/// The page must not take the place of what the conversion reads.
+void checkWhatReportReplaces(const fs::path &file,
+                             const ConvertArguments &arguments) {
+  requireOutsideModel("--report", file, arguments.source);
+  std::error_code error;
+  for (const fs::path &text : arguments.calibration.text.files)
+    if (fs::equivalent(file, text, error) && !error)
+      fail("--report={}: is the text of --calibrate={}; choose another name",
+           file.string(), text.string());
+}
+
 /// Before anything is computed.
-void checkReport(const ConversionTarget &target, bool force) {
+void checkReport(const ConversionTarget &target,
+                 const ConvertArguments &arguments) {
   const fs::path &file = target.reportFile;
   if (file.empty())
     return;
   if (liesWithin(file, target.out))
     fail("--report={}: lies in the folder to make, {}; choose another place",
          file.string(), target.out.string());
+  checkWhatReportReplaces(file, arguments);
   if (!isFolder(fs::absolute(file).parent_path()))
     fail("--report={}: its folder does not exist; make it first",
          file.string());
@@ -71,7 +84,7 @@ void checkReport(const ConversionTarget &target, bool force) {
          file.string());
   if (isFolder(file))
     fail("--report={}: is a folder; give the name of a file", file.string());
-  if (pathExists(file) && !force)
+  if (pathExists(file) && !arguments.force)
     fail("--report={}: exists already; choose another name, or --force to "
          "replace it",
          file.string());
@@ -108,7 +121,7 @@ std::vector<ConversionTarget> makeTargets(const ConvertArguments &arguments) {
     target.writer = std::make_unique<ModelFolderWriter>(
         target.out,
         FolderOptions{.force = arguments.force, .source = arguments.source});
-    checkReport(target, arguments.force);
+    checkReport(target, arguments);
     targets.push_back(std::move(target));
   }
   return targets;
