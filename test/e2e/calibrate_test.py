@@ -28,12 +28,23 @@ class CalibrateTest(CalibrationTest):
         result = stem_run("eval", self.small, f"--against={out}",
                           f"--text={self.text}")
         self.assertEqual(result.stderr.count(words), 1)
+        # Nor is what a conversion before it was fitted on forgotten.
+        again, third = self.path("again"), self.path("third")
+        stem_run(*self.calibrate(again, "--layers=2", text=self.texts[1],
+                                 model=out))
+        stem_run("convert", again, third, "--layers=3", "--init=row-mean")
+        for model in again, third:
+            for text, expected in zip([*self.texts, other], [1, 1, 0]):
+                result = stem_run("eval", model, f"--text={text}")
+                self.assertEqual(result.stderr.count(words), expected)
         # A provenance that another program wrote is no error.
         path = os.path.join(out, "config.json")
         with open(path) as file:
             config = json.load(file)
         for calibration in 3, [], {"texts": 3}, {"texts": [3, {"sha256": 3}]}:
-            config["stem"]["provenance"] = {"calibration": calibration}
+            config["stem"]["provenance"] = {
+                "calibration": calibration,
+                "before": {"calibration": calibration, "before": calibration}}
             with open(path, "w") as file:
                 json.dump(config, file)
             result = stem_run("eval", out, f"--text={other}")
