@@ -492,6 +492,30 @@ class BadInputTest(ModelTest):
                                   *command, f"{option}={value}", status=2)
         stem_run(*generate, "-n", 2, "--seed=18446744073709551615")
 
+    def test_numbers_that_are_not_finite(self):
+        out = self.path("out")
+        generate = ["generate", self.golden, "--prompt-ids=1"]
+        convert = ["convert", self.small, out]
+        train = ["train", self.small, f"--out={out}", "--steps=1"]
+        for command, option in [
+                (generate, "--temperature"), (generate, "--top-p"),
+                (generate, "--repetition-penalty"),
+                (convert, "--dialogue-share"), (convert, "--flops"),
+                *((train, option) for option in (
+                    "--lr", "--final-lr", "--eps", "--weight-decay", "--clip",
+                    "--table-lr", "--table-weight-decay", "--distill-weight",
+                    "--validation", "--betas", "--table-betas"))]:
+            for value in "nan", "-nan", "inf", "-inf", "1e999", "0.1x2":
+                with self.subTest(option=option, value=value):
+                    first = "0.9," if option.endswith("betas") else ""
+                    self.assert_fails([option, value, "--help"], *command,
+                                      f"{option}={first}{value}", status=2)
+        self.assert_fails(["--flops=nan%: give a share"], *convert,
+                          "--flops=nan%", status=2)
+        self.assert_fails(["--dialogue-share: nan is no number from 0 to 0.9"],
+                          *convert, "--dialogue-share=nan", status=2)
+        self.assert_nothing_left(out)
+
     def test_end_ids_without_a_row(self):
         folder = self.copy_model(source=self.golden)
         with open(os.path.join(folder, "generation_config.json"), "w") as file:

@@ -218,7 +218,7 @@ void stem::addCalibrationTextOptions(CLI::App &command,
                   "Share of the tokens that is dialogue in the model's chat "
                   "template, answered by the model (default: 0.1 where there "
                   "is one)")
-      ->check(CLI::Range(0.0, 0.9));
+      ->check(finiteNumber(0, 0.9));
   command
       .add_option("--calibrate-seed", options.seed,
                   "Which documents are taken, and for what, and what the model "

@@ -13,6 +13,7 @@
 #include "stem/Support/Process.h"
 
 #include <charconv>
+#include <cmath>
 #include <cstdio>
 
 using namespace stem;
@@ -77,6 +78,30 @@ CLI::Validator stem::wholeNumber(uint64_t largest) {
                    ? std::string()
                    : fmt::format("{} is no whole number from 0 to {}",
                                  printable(text), largest);
+      },
+      "");
+}
+
+std::optional<double> stem::readFinite(std::string_view text) {
+  double value = 0;
+  const char *end = text.data() + text.size();
+  const auto [rest, code] = std::from_chars(text.data(), end, value);
+  if (code != std::errc() || rest != end || !std::isfinite(value))
+    return std::nullopt;
+  return value;
+}
+
+CLI::Validator stem::finiteNumber(double least, double largest) {
+  return CLI::Validator(
+      [=](const std::string &text) {
+        const std::optional<double> value = readFinite(text);
+        if (value && *value >= least && *value <= largest)
+          return std::string();
+        const bool isAny = largest == std::numeric_limits<double>::max();
+        return fmt::format(
+            "{} is no {}", printable(text),
+            isAny ? std::string("finite number")
+                  : fmt::format("number from {} to {}", least, largest));
       },
       "");
 }

@@ -16,7 +16,9 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -75,6 +77,15 @@ void addComputeOptions(CLI::App &command, CompileArguments &arguments);
 /// Checks that a value is a whole number from 0 to `largest`. The parser takes
 /// one with a sign or too many digits for another number.
 CLI::Validator wholeNumber(uint64_t largest);
+
+/// The finite number that the whole text is; nothing for another text, NaN and
+/// infinity among them, which the parser takes for numbers.
+std::optional<double> readFinite(std::string_view text);
+
+/// Checks that a value is a finite number, `least` to `largest`.
+CLI::Validator
+finiteNumber(double least = std::numeric_limits<double>::lowest(),
+             double largest = std::numeric_limits<double>::max());
 
 /// --threads alone, for a command that computes without compiling.
 void addThreadsOption(CLI::App &command, int &threads);
