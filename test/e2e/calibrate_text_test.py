@@ -157,6 +157,16 @@ class CalibrateTextTest(ModelTest):
         self.assert_fails([path + ":2:", "text"], "convert", self.small,
                           self.path("out"), f"--calibrate={path}")
 
+    def test_too_few_tokens_beside_dialogue(self):
+        command = ["convert", self.small, self.path("out"), "--layers=1",
+                   "--calibrate=self", self.text(), "--dialogue-share=0.9"]
+        self.assert_fails(
+            ["--calibrate-tokens=8192: 2 texts need 1024 at least, a window "
+             "of 512 tokens each, and dialogue takes 7372 "
+             "(--dialogue-share=0.9), which leaves 820; give 10231"],
+            *command, "--calibrate-tokens=8192")
+        stem_run(*command, "--calibrate-tokens=10231")
+
     def test_repeated_passages(self):
         text = some_text(3000, 1)
         path = self.write("text", text + "\n\n" + text)

@@ -347,14 +347,35 @@ stem::readTextSources(const CalibrationTextOptions &options,
   return sources;
 }
 
+int64_t stem::dialogueTokens(int64_t tokens, double share) {
+  return static_cast<int64_t>(share * static_cast<double>(tokens));
+}
+
+/// The fewest tokens of which dialogue leaves so many.
+static int64_t fewestTokens(int64_t text, double dialogueShare) {
+  int64_t tokens =
+      static_cast<int64_t>(static_cast<double>(text - 1) / (1 - dialogueShare));
+  while (tokens - dialogueTokens(tokens, dialogueShare) < text)
+    ++tokens;
+  return tokens;
+}
+
 std::vector<int64_t> stem::textShares(size_t texts, int64_t tokens,
-                                      int64_t window) {
+                                      int64_t window, double dialogueShare) {
   const int64_t count = static_cast<int64_t>(texts);
-  const int64_t windows = tokens / window;
+  const int64_t dialogue = dialogueTokens(tokens, dialogueShare);
+  const int64_t windows = (tokens - dialogue) / window;
   if (windows < count)
-    fail("--calibrate-tokens={}: {} texts need {} at least, a window of {} "
-         "tokens each",
-         tokens, count, count * window, window);
+    fail("--calibrate-tokens={}: {} text{} need{} {} at least, a window of {} "
+         "tokens each{}; give {}",
+         tokens, count, count == 1 ? "" : "s", count == 1 ? "s" : "",
+         count * window, window,
+         dialogue
+             ? fmt::format(", and dialogue takes {} (--dialogue-share={}), "
+                           "which leaves {}",
+                           dialogue, dialogueShare, tokens - dialogue)
+             : "",
+         fewestTokens(count * window, dialogueShare));
   std::vector<int64_t> shares;
   for (int64_t i = 0; i < count; ++i)
     shares.push_back((windows / count + (i < windows % count)) * window);
