@@ -389,6 +389,13 @@ class CalibrateTest(CalibrationTest):
                 self.assert_fails(parts, *self.calibrate(out, *options,
                                                          model=model),
                                   status=2)
+        model = self.copy_model()
+        change_json(os.path.join(model, "config.json"),
+                    max_position_embeddings=1)
+        self.assert_refused([model, "context is 1 token",
+                             "max_position_embeddings", "2 at least"],
+                            *self.calibrate(out, "--force-calibration",
+                                            model=model))
         self.assert_refused(["there is no tokenizer", "calibration needs one"],
                             *self.calibrate(out, model=os.path.join(
                                 GOLDEN, "llama_gqa")))
