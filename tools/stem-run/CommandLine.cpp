@@ -106,6 +106,48 @@ CLI::Validator stem::finiteNumber(double least, double largest) {
       "");
 }
 
+/// Of "", "B", "K", "KB", "KiB" and so on up to E, in any case; 0: of none.
+static int64_t bytesOfUnit(std::string_view unit) {
+  constexpr std::string_view kPrefixes = "kmgtpe";
+  std::string name;
+  for (const char c : unit)
+    name += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  if (name.ends_with('b'))
+    name.pop_back();
+  if (name.empty())
+    return 1;
+  const size_t power = kPrefixes.find(name[0]);
+  const std::string rest = name.substr(1);
+  if (power == std::string_view::npos || (!rest.empty() && rest != "i"))
+    return 0;
+  int64_t bytes = 1;
+  for (size_t i = 0; i <= power; ++i)
+    bytes *= rest.empty() ? 1000 : 1024;
+  return bytes;
+}
+
+int64_t stem::parseBytes(const std::string &text, std::string_view flag) {
+  uint64_t count = 0; // a sign is no part of it
+  int64_t bytes = 0;
+  const char *end = text.data() + text.size();
+  const auto [rest, code] = std::from_chars(text.data(), end, count);
+  std::string_view unit(rest, end);
+  while (unit.starts_with(' '))
+    unit.remove_prefix(1);
+  const int64_t each = bytesOfUnit(unit);
+  if (code == std::errc::result_out_of_range ||
+      (code == std::errc() && each > 0 &&
+       __builtin_mul_overflow(count, each, &bytes)))
+    throw UsageError(fmt::format("{}={}: is beyond {} bytes, more than any "
+                                 "memory has; give less, like 4GB",
+                                 flag, printable(text), INT64_MAX));
+  if (code != std::errc() || each == 0 || bytes == 0)
+    throw UsageError(fmt::format("{}={}: give a whole number above 0 with a "
+                                 "unit, like 4GB, 1500MB or 900MiB",
+                                 flag, printable(text)));
+  return bytes;
+}
+
 void stem::addThreadsOption(CLI::App &command, int &threads) {
   command.add_option("--threads", threads, "Threads (default: physical cores)")
       ->check(CLI::Range(1, 1024))

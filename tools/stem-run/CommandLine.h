@@ -87,6 +87,10 @@ CLI::Validator
 finiteNumber(double least = std::numeric_limits<double>::lowest(),
              double largest = std::numeric_limits<double>::max());
 
+/// Bytes: a whole number above 0 with a unit of thousands or, with an i, of
+/// 1024, as in 4GB, 900MiB or 1500000. A UsageError names `flag`.
+int64_t parseBytes(const std::string &text, std::string_view flag);
+
 /// --threads alone, for a command that computes without compiling.
 void addThreadsOption(CLI::App &command, int &threads);
 

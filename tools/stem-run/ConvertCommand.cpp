@@ -118,12 +118,14 @@ void addCalibrationOptions(CLI::App &command, CalibrationArguments &arguments) {
       ->type_name("KIND");
   addSelectionOptions(command, arguments.selection);
   command
-      .add_option(
-          "--memory", arguments.memory,
+      .add_option_function<std::string>(
+          "--memory",
+          [&](const std::string &text) {
+            arguments.memory = parseBytes(text, "--memory");
+          },
           "Keep within so much memory, like 4GB; where it is too little hidden "
           "states and rows go to files, weights are read again, and rows are "
           "fitted in more passes (default: what is available)")
-      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true))
       ->type_name("BYTES");
   CLI::Option *rank =
       command
