@@ -179,6 +179,12 @@ class CalibrateTextTest(ModelTest):
         with open(os.path.join(out, "stem_provenance.json")) as file:
             dropped = json.load(file)["calibration"]["dropped_passages"]
         self.assertEqual(dropped["count"], 1)
+        path = self.write("same", "\n\n".join([some_text(60, 2)] * 100))
+        self.assert_fails(
+            [f"--calibrate={path}: has ", " tokens without 99 passages that "
+             "occur before, ", " KB, which is too little", "8192 are the least for a text"],
+            "convert", self.small, self.path("short"), "--layers=1",
+            f"--calibrate={path}", "--dialogue-share=0")
         self.assertAlmostEqual(dropped["share"], 0.5, delta=1e-3)
 
     def test_coverage(self):

@@ -14,6 +14,7 @@
 #include "stem/Graph/ModelGraph.h"
 #include "stem/Runtime/Philox.h"
 #include "stem/Support/Error.h"
+#include "stem/Support/Format.h"
 #include "stem/Support/Hash.h"
 
 #include <algorithm>
@@ -322,6 +323,16 @@ readDocuments(const Tokenizer &tokenizer, const std::string &path,
   return encodeTexts(tokenizer, documents, path);
 }
 
+/// For the message of a text that is too short; empty where there is nothing to
+/// say.
+static std::string describeDropped(int64_t passages, uint64_t bytes) {
+  if (passages == 0)
+    return "";
+  return fmt::format(" without {} passage{} that occur{} before, {}", passages,
+                     passages == 1 ? "" : "s", passages == 1 ? "s" : "",
+                     formatBytes(static_cast<double>(bytes)));
+}
+
 std::vector<TextSource>
 stem::readTextSources(const CalibrationTextOptions &options,
                       const Tokenizer &tokenizer, RepeatedPassages &repeated) {
@@ -335,12 +346,17 @@ stem::readTextSources(const CalibrationTextOptions &options,
       if (other.sha256 == source.sha256)
         fail("--calibrate={}: is the same text as {}; give it once", path,
              other.name);
+    const int64_t dropped = filter.dropped();
+    const uint64_t droppedBytes = filter.droppedBytes();
     source.documents = readDocuments(tokenizer, path, content, filter);
     const int64_t least = static_cast<int64_t>(kDeal) * options.window;
     if (source.tokens() < least)
-      fail("--calibrate={}: has {} tokens, which is too little to calibrate "
+      fail("--calibrate={}: has {} tokens{}, which is too little to calibrate "
            "on: {} are the least for a text; give a longer one",
-           path, source.tokens(), least);
+           path, source.tokens(),
+           describeDropped(filter.dropped() - dropped,
+                           filter.droppedBytes() - droppedBytes),
+           least);
     sources.push_back(std::move(source));
   }
   repeated = {filter.dropped(), filter.droppedBytes(), filter.bytes()};
