@@ -86,6 +86,9 @@ std::unique_ptr<Engine> createWriter(const Checkpoint &checkpoint,
                                      EngineOptions options, int64_t positions) {
   options.maxPositions = positions;
   options.maxSequences = static_cast<int64_t>(kSlots);
+  options.memoryAdvice =
+      fmt::format("--dtype=bf16 halves the weights and the cache of f32{}",
+                  options.memory > 0 ? ", or allow more --memory" : "");
   if (!options.dumpDirectory.empty())
     options.dumpDirectory = options.dumpDirectory.parent_path() / "writing";
   try {
