@@ -81,14 +81,15 @@ uint64_t stem::denseLayerCount(const ModelConfig &config) {
 
 std::optional<uint64_t> stem::parseAutoLayers(const std::string &choice,
                                               const ModelConfig &config) {
-  constexpr std::string_view prefix = "auto:";
-  if (!choice.starts_with(prefix))
+  constexpr std::string_view word = "auto", prefix = "auto:";
+  if (!choice.starts_with(word))
     return std::nullopt;
   uint64_t count = 0;
+  const bool hasCount = choice.starts_with(prefix);
+  const char *begin = choice.data() + (hasCount ? prefix : word).size();
   const char *end = choice.data() + choice.size();
-  const auto [rest, code] =
-      std::from_chars(choice.data() + prefix.size(), end, count);
-  if (code != std::errc() || rest != end || count == 0)
+  const auto [rest, code] = std::from_chars(begin, end, count);
+  if (!hasCount || code != std::errc() || rest != end || count == 0)
     throw UsageError(fmt::format(
         "--layers={}: give a number of layers, like auto:10", choice));
   if (count > config.layerCount())
