@@ -7,6 +7,7 @@ import html.parser
 import os
 import re
 import shutil
+import subprocess
 import unittest
 
 from calibration import PLAIN, TEXT_ALONE, CalibrationTest
@@ -179,6 +180,28 @@ class CalibrateReportTest(CalibrationTest):
             with open(path, "rb") as file:
                 self.assertEqual(file.read(), content)
         self.assertFalse(os.path.exists(out))
+
+    @unittest.skipIf(os.geteuid() != 0, "only root mounts a small disk")
+    def test_full_disk(self):
+        disk, out = self.path("disk"), self.path("out")
+        os.mkdir(disk)
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k", "tmpfs",
+                           disk], capture_output=True).returncode:
+            self.skipTest("this machine lets nobody mount a tmpfs")
+        try:
+            result = stem_run("convert", self.small, out, "--layers=1",
+                              "--init=row-mean", f"--report={disk}/page.html",
+                              check=False)
+            self.assertEqual(result.returncode, 1)
+            for words in ["page.html", "No space left",
+                          f"{out} is complete all the same"]:
+                self.assertIn(words, result.stderr)
+            # What is printed is there too.
+            self.assertIn("layers are STEM", result.stdout)
+            self.assertEqual(os.listdir(disk), [])
+            stem_run("inspect", out)
+        finally:
+            subprocess.run(["umount", disk], check=True)
 
     def test_other_inits(self):
         report = self.write("report.html", "old")

@@ -21,6 +21,8 @@
 #include "stem/Support/Process.h"
 
 #include <deque>
+#include <functional>
+#include <system_error>
 #include <unistd.h>
 
 using namespace stem;
@@ -154,12 +156,43 @@ private:
     targets.front().writer->requireSpace(bytes);
   }
   Json convert(FolderConversion &conversion, const ConversionTarget &target);
+  void tell(const std::function<void()> &say);
+  void printResults(const Json &results) const;
+  void requireTold() const;
 
   const Stopwatch watch;
   const ConvertArguments &arguments;
   const std::vector<ConversionTarget> targets;
   const ConversionBasis basis;
+  std::string failure; ///< to tell of a folder; the first
 };
+
+/// The folders are there whatever becomes of what is said of them, so the
+/// conversions that are left go on.
+void Convert::tell(const std::function<void()> &say) {
+  std::string message;
+  try {
+    say();
+  } catch (const std::system_error &error) {
+    // What fmt throws.
+    message = fmt::format("cannot write to standard output: {}",
+                          error.code().message());
+  } catch (const Error &error) {
+    message = error.what();
+  }
+  if (failure.empty())
+    failure = message;
+}
+
+void Convert::requireTold() const {
+  if (failure.empty())
+    return;
+  std::string folders;
+  for (const ConversionTarget &target : targets)
+    folders += (folders.empty() ? "" : ", ") + target.out.string();
+  fail("{}; {} {} complete all the same", failure, folders,
+       areSeveral() ? "are" : "is");
+}
 
 /// Of several folders each has its own time.
 Json Convert::convert(FolderConversion &conversion,
@@ -169,16 +202,18 @@ Json Convert::convert(FolderConversion &conversion,
   const double seconds = (areSeveral() ? own : watch).seconds();
   conversion.warn();
   Json result = conversion.result(seconds);
-  if (!target.reportFile.empty()) {
-    replaceFile(target.reportFile, conversionReport(result));
-    printStderr("report in {}\n", target.reportFile.string());
-  }
-  if (!arguments.json) {
-    conversion.print(seconds);
-    if (basis.isCalibrated() && &target == &targets.front())
-      basis.calibration->printSensitivities();
-    conversion.printCalibration();
-  }
+  if (!target.reportFile.empty())
+    tell([&] {
+      replaceFile(target.reportFile, conversionReport(result));
+      printStderr("report in {}\n", target.reportFile.string());
+    });
+  if (!arguments.json)
+    tell([&] {
+      conversion.print(seconds);
+      if (basis.isCalibrated() && &target == &targets.front())
+        basis.calibration->printSensitivities();
+      conversion.printCalibration();
+    });
   return result;
 }
 
@@ -191,8 +226,15 @@ void Convert::run() {
   Json results = Json::array();
   for (size_t i = 0; i < targets.size(); ++i)
     results.push_back(convert(conversions[i], targets[i]));
-  if (!arguments.json)
-    return;
+  tell([&] {
+    if (arguments.json)
+      printResults(results);
+    finishStdout();
+  });
+  requireTold();
+}
+
+void Convert::printResults(const Json &results) const {
   if (!areSeveral())
     return printJson(results.front());
   Json json = resultObject("convert");
