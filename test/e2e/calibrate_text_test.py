@@ -140,10 +140,12 @@ class CalibrateTextTest(ModelTest):
         lines = [{"text": some_text(100, seed)} for seed in range(40)]
         path = self.write("documents.jsonl",
                           "\n".join(map(json.dumps, lines)))
+        upper = self.write("documents.JSONL", "\n\n".join(
+            map(json.dumps, lines)) + "\n \n")
         plain = self.write("documents.txt", "\f".join(
             line["text"] for line in lines))
         results = []
-        for text in path, plain:
+        for text in path, upper, plain:
             _, calibration = self.convert(
                 f"--calibrate={text}", "--dialogue-share=0",
                 name=os.path.basename(text))
@@ -152,7 +154,8 @@ class CalibrateTextTest(ModelTest):
                              (40, "documents"))
             results.append((source["tokens"], source["tokens_taken"],
                             calibration["perplexity_converted"]))
-        self.assertEqual(*results)
+        self.assertEqual(results[0], results[1])
+        self.assertEqual(results[0], results[2])
         path = self.write("wrong.jsonl", '{"text": "a"}\n{"text": 3}\n')
         self.assert_fails([path + ":2:", "text"], "convert", self.small,
                           self.path("out"), f"--calibrate={path}")

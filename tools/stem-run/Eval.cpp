@@ -141,7 +141,7 @@ static EvalFile readFile(const std::string &path, bool special,
     const size_t count = file.documents[i].size();
     if (count < 2)
       fail("{}: gives {} token{}; at least 2 are needed to score one",
-           documentPlace(path, i), count, count == 1 ? "" : "s");
+           documentPlace(path, content, i), count, count == 1 ? "" : "s");
   }
   return file;
 }
