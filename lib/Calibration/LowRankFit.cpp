@@ -114,7 +114,8 @@ void LowRankFit::solve(std::span<const float> downNorms, double strength) {
   if (!factor.factor(context, strength))
     fail("{}: the sum of h hᵀ over {} positions ({} dimensions, mean of the "
          "diagonal {:g}) with a strength of {:g} is not positive definite: "
-         "calibrate on more text or choose a larger strength",
+         "calibrate on more text, go without a low-rank term (neither "
+         "--mix-rank nor --flops) or leave this layer dense",
          name, positions(), hidden, factor.meanDiagonal(), strength);
   left = Arena(matrixBytes(ffn, hidden), "the factors of a low-rank fit");
   right = Arena(matrixBytes(hidden, hidden), "the factors of a low-rank fit");

@@ -134,10 +134,11 @@ void RowFit::checkSums() const {
     for (int64_t i = task * taskRows * width; i < end; ++i)
       if (!std::isfinite(sums.gateSquares()[i]) ||
           !std::isfinite(sums.gatedUps()[i]) || !std::isfinite(sums.ups()[i]))
-        fail("{}: the sums of row {} hold NaN or infinity (dimension {}): a "
-             "gate or an up-projection is not finite or too large for f32. "
+        fail("{}: the sums of {} hold NaN or infinity (dimension {}): a gate "
+             "or an up-projection is not finite or too large for f32. "
              "Evaluate the model on this text first, or leave this layer dense",
-             sums.name(), i / width, range().first + i % width);
+             sums.name(), features ? sums.rowName(i / width) : "all ids",
+             range().first + i % width);
   });
 }
 

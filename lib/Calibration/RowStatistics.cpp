@@ -51,6 +51,11 @@ int64_t RowStatistics::bytes(int64_t rows, int64_t columns) {
   return sumsBytes(rows, columns) + rows * int64_t(sizeof(int64_t));
 }
 
+std::string RowStatistics::rowName(int64_t row) const {
+  return rowIds.empty() ? fmt::format("row {}", row)
+                        : fmt::format("token id {}", rowIds[size_t(row)]);
+}
+
 int64_t RowStatistics::positions() const {
   return std::accumulate(rowCounts.begin(), rowCounts.end(), int64_t(0));
 }

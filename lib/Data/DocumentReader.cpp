@@ -117,21 +117,33 @@ bool DocumentReader::nextOfText(TextPiece &piece) {
   return true;
 }
 
-/// Reads the next line into `document`; false at the end of the file.
+/// Reads the next line that is not blank into `document`; false at the end of
+/// the file.
 bool DocumentReader::readLine() {
+  std::string_view text;
+  do {
+    if (!takeLine(text))
+      return false;
+    ++line;
+  } while (isBlankLine(text));
+  document = jsonLineText(text, linePlace(name, line - 1));
+  return true;
+}
+
+/// The next line, which stays until more is read.
+bool DocumentReader::takeLine(std::string_view &text) {
   size_t searched = 0, end;
   while ((end = unread().find('\n', searched)) == std::string_view::npos) {
     searched = unread().size();
     if (searched > options.lineBytes || !readMore())
       break;
   }
-  const std::string_view text = unread().substr(0, end);
+  text = unread().substr(0, end);
   if (text.size() > options.lineBytes)
-    fail("{}: is longer than {}; split its document", documentPlace(name, line),
+    fail("{}: is longer than {}; split its document", linePlace(name, line),
          formatBytes(static_cast<double>(options.lineBytes)));
   if (text.empty() && end == std::string_view::npos)
     return false;
-  document = jsonLineText(text, documentPlace(name, line++));
   begin += std::min(unread().size(), text.size() + 1);
   return true;
 }
@@ -143,7 +155,7 @@ bool DocumentReader::nextOfLines(TextPiece &piece) {
     given = 0;
     hasDocument = true;
   }
-  piece.place = documentPlace(name, line - 1);
+  piece.place = linePlace(name, line - 1);
   given += takePiece(std::string_view(document).substr(given),
                      options.pieceBytes, piece);
   hasDocument = !piece.endsDocument;

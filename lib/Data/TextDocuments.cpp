@@ -18,11 +18,45 @@ static constexpr const char *format =
     R"(every line holds one object, {"text": "..."})";
 
 bool stem::isJsonLines(const std::string &path) {
-  return path.ends_with(".jsonl");
+  constexpr std::string_view wanted = ".jsonl";
+  if (path.size() < wanted.size())
+    return false;
+  return std::equal(wanted.begin(), wanted.end(), path.end() - wanted.size(),
+                    [](char lower, char c) {
+                      return c == lower ||
+                             (c >= 'A' && c <= 'Z' && c - 'A' + 'a' == lower);
+                    });
 }
 
-std::string stem::documentPlace(const std::string &path, size_t document) {
-  return isJsonLines(path) ? fmt::format("{}:{}", path, document + 1) : path;
+bool stem::isBlankLine(std::string_view line) {
+  return line.find_first_not_of(" \t\r") == std::string_view::npos;
+}
+
+std::string stem::linePlace(const std::string &path, size_t line) {
+  return fmt::format("{}:{}", path, line + 1);
+}
+
+/// Calls onLine(line, its number) for each that is not blank.
+template <typename OnLine>
+static void forEachLine(std::string_view content, const OnLine &onLine) {
+  for (size_t number = 0; !content.empty(); ++number) {
+    const std::string_view line = content.substr(0, content.find('\n'));
+    content.remove_prefix(std::min(content.size(), line.size() + 1));
+    if (!isBlankLine(line))
+      onLine(line, number);
+  }
+}
+
+std::string stem::documentPlace(const std::string &path,
+                                std::string_view content, size_t document) {
+  if (!isJsonLines(path))
+    return path;
+  size_t at = 0, result = 0;
+  forEachLine(content, [&](std::string_view, size_t number) {
+    if (at++ == document)
+      result = number;
+  });
+  return linePlace(path, result);
 }
 
 std::string stem::jsonLineText(std::string_view line,
@@ -47,12 +81,9 @@ std::vector<std::string> stem::splitDocuments(const std::string &path,
   if (!isJsonLines(path))
     return {content};
   std::vector<std::string> documents;
-  for (std::string_view rest = content; !rest.empty();) {
-    const std::string_view line = rest.substr(0, rest.find('\n'));
-    rest.remove_prefix(std::min(rest.size(), line.size() + 1));
-    documents.push_back(
-        jsonLineText(line, documentPlace(path, documents.size())));
-  }
+  forEachLine(content, [&](std::string_view line, size_t number) {
+    documents.push_back(jsonLineText(line, linePlace(path, number)));
+  });
   if (documents.empty())
     fail("{}: holds no document; {}", path, format);
   return documents;

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import unittest
 
+from calibration import some_text
 from e2e import GOLDEN, ModelTest, Tensor, read_tensors, stem_json, \
     stem_run, write_tensors
 
@@ -491,6 +492,67 @@ class BadInputTest(ModelTest):
                 self.assert_fails([option, value, "no whole number from 0 to"],
                                   *command, f"{option}={value}", status=2)
         stem_run(*generate, "-n", 2, "--seed=18446744073709551615")
+
+    def test_paths_that_are_no_utf8(self):
+        model = self.copy_model(os.fsdecode(b"s\xff"))
+        text = self.write(os.fsdecode(b"t\xff.txt"), some_text(3000, 1))
+        stem = self.path(os.fsdecode(b"stem\xff"))
+        page = self.path(os.fsdecode(b"page\xff.html"))
+        rows = self.write(os.fsdecode(b"rows\xff"), "e\n")
+        trained, applied = self.path("trained"), self.path("applied")
+        for command in [
+                ["convert", model, stem, "--layers=1", f"--calibrate={text}",
+                 "--calibrate-tokens=8192", "--dialogue-share=0",
+                 f"--report={page}"],
+                ["convert", stem, self.path("again"), "--layers=2",
+                 "--init=row-mean"],
+                ["import", model, self.path("import")],
+                ["train", stem, f"--data={text}", f"--out={trained}",
+                 f"--train=rows:{rows}", "--steps=1", "--batch=1",
+                 "--ctx=16", "--schedule=constant"],
+                ["train", stem, f"--data={text}", f"--out={trained}",
+                 f"--train=rows:{rows}", "--steps=2", "--batch=1",
+                 "--ctx=16", "--schedule=constant", "--resume"],
+                ["apply", stem, f"--rows={trained}/rows.safetensors",
+                 f"--out={applied}"]]:
+            result = subprocess.run(["stem-run", *command, "--json"],
+                                    capture_output=True)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            json.loads(result.stdout)
+        with open(os.path.join(stem, "stem_provenance.json"),
+                  encoding="utf-8") as file:
+            provenance = json.load(file)
+        self.assertEqual(os.path.basename(provenance["source"]),
+                         os.path.basename(os.fsencode(model)).decode(
+                             errors="replace"))
+        source, = provenance["calibration"]["texts"]
+        self.assertTrue(source["file"].endswith("t\ufffd.txt"))
+        with open(page, encoding="utf-8") as file:
+            self.assertIn("t\ufffd.txt", file.read())
+
+    def test_numbers_that_are_not_finite(self):
+        out = self.path("out")
+        generate = ["generate", self.golden, "--prompt-ids=1"]
+        convert = ["convert", self.small, out]
+        train = ["train", self.small, f"--out={out}", "--steps=1"]
+        for command, option in [
+                (generate, "--temperature"), (generate, "--top-p"),
+                (generate, "--repetition-penalty"),
+                (convert, "--dialogue-share"), (convert, "--flops"),
+                *((train, option) for option in (
+                    "--lr", "--final-lr", "--eps", "--weight-decay", "--clip",
+                    "--table-lr", "--table-weight-decay", "--distill-weight",
+                    "--validation", "--betas", "--table-betas"))]:
+            for value in "nan", "-nan", "inf", "-inf", "1e999", "0.1x2":
+                with self.subTest(option=option, value=value):
+                    first = "0.9," if option.endswith("betas") else ""
+                    self.assert_fails([option, value, "--help"], *command,
+                                      f"{option}={first}{value}", status=2)
+        self.assert_fails(["--flops=nan%: give a share"], *convert,
+                          "--flops=nan%", status=2)
+        self.assert_fails(["--dialogue-share: nan is no number from 0 to 0.9"],
+                          *convert, "--dialogue-share=nan", status=2)
+        self.assert_nothing_left(out)
 
     def test_end_ids_without_a_row(self):
         folder = self.copy_model(source=self.golden)

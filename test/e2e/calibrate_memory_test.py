@@ -140,11 +140,16 @@ class CalibrateMemoryTest(CalibrationTest):
         self.assertLessEqual(peak, 400 * MB)
         # The model that wrote is no more in memory.
         self.assertLess(plan["program"], plan["before"] - 10 * MB)
+        command = ["convert", self.small, self.path("out"), "--layers=1",
+                   "--calibrate=self", "--memory=10MB"]
         self.assert_fails(
             ["memory: weights ", "--memory allows 10 MB, of which the program "
-             "holds", "the model writes text to calibrate on"],
-            "convert", self.small, self.path("out"), "--layers=1",
-            "--calibrate=self", "--memory=10MB")
+             "holds", "the model writes text to calibrate on",
+             "--dtype=bf16 halves", "or allow more --memory"], *command)
+        # Options that convert does not have.
+        said = stem_run(*command, check=False).stderr
+        for option in "--ctx", " -n", "prompts":
+            self.assertNotIn(option, said)
 
     def test_text_that_is_too_long_to_read(self):
         text = self.write("text.jsonl", json.dumps(

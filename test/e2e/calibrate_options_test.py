@@ -102,6 +102,27 @@ class CalibrateOptionsTest(CalibrationTest):
                           *self.calibrate(refused, "--memory=1MB"))
         self.assertFalse(os.path.exists(refused))
 
+    def test_memory_that_is_none(self):
+        out = self.path("out")
+        for value in ("0", "-1", "-4GB", "0GB", "much", "1.5GB", "4XB", "GB",
+                      "4GBB", "4 G B", "1e9", "+4GB", "0x10"):
+            self.assert_fails(
+                [f"--memory={value}: give a whole number above 0 with a unit, "
+                 "like 4GB, 1500MB or 900MiB", "--help"],
+                *self.calibrate(out, f"--memory={value}"), status=2)
+        for value in ("18446744073709551616", "9223372036854775808",
+                      "9223372036854775807KB", "10EB"):
+            self.assert_fails([f"--memory={value}: is beyond 922337203685477580"
+                               "7 bytes", "like 4GB"],
+                              *self.calibrate(out, f"--memory={value}"),
+                              status=2)
+        # In every way of writing it: too little, by what it says.
+        for value, said in [("1000000", "1 MB"), ("1mb", "1 MB"),
+                            ("1M", "1 MB"), ("1000 kB", "1 MB"),
+                            ("1MiB", "1.05 MB"), ("1024ki", "1.05 MB")]:
+            self.assert_fails([f"--memory allows {said}, "],
+                              *self.calibrate(out, f"--memory={value}"))
+
     # ---- One row ----
 
     def test_one_row(self):

@@ -86,6 +86,29 @@ class CalibrateRanksTest(CalibrationTest):
                 page, r"rank of the low-rank term \(--mix-rank\)</td>\s*"
                 rf"<td[^>]*>{rank}<")
 
+    def test_nothing_can_be_said(self):
+        # The folders are made all the same, and the message says so.
+        for options, ranks in ([], ["2"]), (["--json"], ["2"]), \
+                (["--mix-rank=0,4"], ["0", "4"]), \
+                (["--mix-rank=0,4", "--json"], ["0", "4"]):
+            with self.subTest(options=options):
+                base = self.path("-".join(ranks) + "".join(options))
+                out = base + "{rank}" if len(ranks) > 1 else base
+                outs = [out.replace("{rank}", rank) for rank in ranks]
+                with open("/dev/full", "w") as full:
+                    result = subprocess.run(
+                        ["stem-run", *self.calibrate(out, "--layers=1",
+                                                     *options)],
+                        stdout=full, stderr=subprocess.PIPE, text=True)
+                self.assertEqual(result.returncode, 1)
+                for words in ["cannot write to standard output",
+                              ", ".join(outs) + (
+                                  " are" if len(outs) > 1 else " is") +
+                              " complete all the same"]:
+                    self.assertIn(words, result.stderr)
+                for folder in outs:
+                    stem_run("inspect", folder)
+
     def test_one_rank_has_a_name_too(self):
         out = self.path("a{rank}b{rank}")
         result = stem_json(*self.calibrate(out, "--layers=1", "--mix-rank=4"))

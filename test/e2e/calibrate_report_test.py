@@ -6,6 +6,8 @@
 import html.parser
 import os
 import re
+import shutil
+import subprocess
 import unittest
 
 from calibration import PLAIN, TEXT_ALONE, CalibrationTest
@@ -147,6 +149,59 @@ class CalibrateReportTest(CalibrationTest):
         self.assertFalse(os.path.exists(out))
         with open(there) as file:
             self.assertEqual(file.read(), "mine")
+
+    def test_what_it_may_not_replace(self):
+        model, out = self.copy_model(), self.path("out")
+        weights = os.path.join(model, "model.safetensors")
+        hard, soft = self.path("hard"), self.path("soft")
+        os.link(weights, hard)
+        os.symlink(weights, soft)
+        text = shutil.copy(self.text, self.path("text"))
+        before = {}
+        for path in weights, text:
+            with open(path, "rb") as file:
+                before[path] = file.read()
+        for report, words in [
+                (weights, ["is or lies in the model " + model]),
+                (os.path.join(model, "new.html"),
+                 ["is or lies in the model " + model]),
+                (hard, ["is the model's file " + weights]),
+                (soft, ["is or lies in the model " + model]),
+                (text, ["is the text of --calibrate=" + text])]:
+            for kind in [f"--calibrate={text}"], ["--init=row-mean"]:
+                if report == text and kind != [f"--calibrate={text}"]:
+                    continue
+                with self.subTest(report=report, kind=kind):
+                    self.assert_fails(
+                        [f"--report={report}: ", *words], "convert", model,
+                        out, "--layers=1", *kind, f"--report={report}",
+                        "--force")
+        for path, content in before.items():
+            with open(path, "rb") as file:
+                self.assertEqual(file.read(), content)
+        self.assertFalse(os.path.exists(out))
+
+    @unittest.skipIf(os.geteuid() != 0, "only root mounts a small disk")
+    def test_full_disk(self):
+        disk, out = self.path("disk"), self.path("out")
+        os.mkdir(disk)
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k", "tmpfs",
+                           disk], capture_output=True).returncode:
+            self.skipTest("this machine lets nobody mount a tmpfs")
+        try:
+            result = stem_run("convert", self.small, out, "--layers=1",
+                              "--init=row-mean", f"--report={disk}/page.html",
+                              check=False)
+            self.assertEqual(result.returncode, 1)
+            for words in ["page.html", "No space left",
+                          f"{out} is complete all the same"]:
+                self.assertIn(words, result.stderr)
+            # What is printed is there too.
+            self.assertIn("layers are STEM", result.stdout)
+            self.assertEqual(os.listdir(disk), [])
+            stem_run("inspect", out)
+        finally:
+            subprocess.run(["umount", disk], check=True)
 
     def test_other_inits(self):
         report = self.write("report.html", "old")

@@ -28,12 +28,23 @@ class CalibrateTest(CalibrationTest):
         result = stem_run("eval", self.small, f"--against={out}",
                           f"--text={self.text}")
         self.assertEqual(result.stderr.count(words), 1)
+        # Nor is what a conversion before it was fitted on forgotten.
+        again, third = self.path("again"), self.path("third")
+        stem_run(*self.calibrate(again, "--layers=2", text=self.texts[1],
+                                 model=out))
+        stem_run("convert", again, third, "--layers=3", "--init=row-mean")
+        for model in again, third:
+            for text, expected in zip([*self.texts, other], [1, 1, 0]):
+                result = stem_run("eval", model, f"--text={text}")
+                self.assertEqual(result.stderr.count(words), expected)
         # A provenance that another program wrote is no error.
         path = os.path.join(out, "config.json")
         with open(path) as file:
             config = json.load(file)
         for calibration in 3, [], {"texts": 3}, {"texts": [3, {"sha256": 3}]}:
-            config["stem"]["provenance"] = {"calibration": calibration}
+            config["stem"]["provenance"] = {
+                "calibration": calibration,
+                "before": {"calibration": calibration, "before": calibration}}
             with open(path, "w") as file:
                 json.dump(config, file)
             result = stem_run("eval", out, f"--text={other}")
@@ -318,6 +329,9 @@ class CalibrateTest(CalibrationTest):
                 (["--layers=auto:x", "like auto:10"],
                  [text, "--layers=auto:x"]),
                 (["--layers=auto:", "like auto:10"], [text, "--layers=auto:"]),
+                (["--layers=auto", "like auto:10"], [text, "--layers=auto"]),
+                (["--layers=auto10", "like auto:10"],
+                 [text, "--layers=auto10"]),
                 (["--layers=auto:-1", "like auto:10"],
                  [text, "--layers=auto:-1"]),
                 (["--layers=auto:2,3", "like auto:10"],
@@ -378,6 +392,13 @@ class CalibrateTest(CalibrationTest):
                 self.assert_fails(parts, *self.calibrate(out, *options,
                                                          model=model),
                                   status=2)
+        model = self.copy_model()
+        change_json(os.path.join(model, "config.json"),
+                    max_position_embeddings=1)
+        self.assert_refused([model, "context is 1 token",
+                             "max_position_embeddings", "2 at least"],
+                            *self.calibrate(out, "--force-calibration",
+                                            model=model))
         self.assert_refused(["there is no tokenizer", "calibration needs one"],
                             *self.calibrate(out, model=os.path.join(
                                 GOLDEN, "llama_gqa")))
@@ -397,7 +418,8 @@ class CalibrateTest(CalibrationTest):
                 ("model.norm.weight", 0x7fc0, "1,2", loss),
                 (UP.format(1), 0x7f80, "1,2", loss),
                 (UP.format(1), 0x7f80, "auto:2",
-                 ["layer 1", "NaN or infinity", "leave this layer dense"])]:
+                 ["layer 1", "the sums of token id", "NaN or infinity",
+                  "leave this layer dense"])]:
             tensors = read_tensors(os.path.join(self.small,
                                                 "model.safetensors"))
             tensors[name].values[3] = value

@@ -84,11 +84,32 @@ class CalibrateTextTest(ModelTest):
                           "--dialogue-share=0.1")
 
     def test_wrong_template(self):
-        model = self.copy_model()
-        change_json(os.path.join(model, "tokenizer_config.json"),
-                    chat_template="{% if %}")
-        self.assert_fails(["chat template"], "convert", model,
-                          self.path("out"), self.text())
+        model, out = self.copy_model(), self.path("out")
+        second = "{% if messages|length > 1 %}"
+        command = ["convert", model, out, "--layers=1", self.text(),
+                   "--calibrate-tokens=8192"]
+        for template, parts in [
+                ("{% if %}", []),
+                ("{% for message in messages %}{{ message.content ", []),
+                ("{{ raise_exception('not me') }}", ["not me"]),
+                (second + "{{ raise_exception('one turn') }}{% endif %}a",
+                 ["one turn"]),
+                ("", ["no token for a conversation of 1 message,"]),
+                ("{% if false %}x{% endif %}",
+                 ["no token for a conversation of 1 message,"]),
+                (second + "{% else %}a{% endif %}",
+                 ["no token for a conversation of 3 messages,"])]:
+            change_json(os.path.join(model, "tokenizer_config.json"),
+                        chat_template=template)
+            with self.subTest(template=template):
+                self.assert_fails([model, "chat template",
+                                   "--dialogue-share=0 goes without", *parts],
+                                  *command)
+                # Before anything is written.
+                self.assertNotIn("the model has written", stem_run(
+                    *command, check=False).stderr)
+        self.assertFalse(os.path.exists(out))
+        stem_run(*command, "--dialogue-share=0")
 
     def test_no_room_for_dialogue(self):
         model = self.copy_model()
@@ -119,10 +140,12 @@ class CalibrateTextTest(ModelTest):
         lines = [{"text": some_text(100, seed)} for seed in range(40)]
         path = self.write("documents.jsonl",
                           "\n".join(map(json.dumps, lines)))
+        upper = self.write("documents.JSONL", "\n\n".join(
+            map(json.dumps, lines)) + "\n \n")
         plain = self.write("documents.txt", "\f".join(
             line["text"] for line in lines))
         results = []
-        for text in path, plain:
+        for text in path, upper, plain:
             _, calibration = self.convert(
                 f"--calibrate={text}", "--dialogue-share=0",
                 name=os.path.basename(text))
@@ -131,10 +154,21 @@ class CalibrateTextTest(ModelTest):
                              (40, "documents"))
             results.append((source["tokens"], source["tokens_taken"],
                             calibration["perplexity_converted"]))
-        self.assertEqual(*results)
+        self.assertEqual(results[0], results[1])
+        self.assertEqual(results[0], results[2])
         path = self.write("wrong.jsonl", '{"text": "a"}\n{"text": 3}\n')
         self.assert_fails([path + ":2:", "text"], "convert", self.small,
                           self.path("out"), f"--calibrate={path}")
+
+    def test_too_few_tokens_beside_dialogue(self):
+        command = ["convert", self.small, self.path("out"), "--layers=1",
+                   "--calibrate=self", self.text(), "--dialogue-share=0.9"]
+        self.assert_fails(
+            ["--calibrate-tokens=8192: 2 texts need 1024 at least, a window "
+             "of 512 tokens each, and dialogue takes 7372 "
+             "(--dialogue-share=0.9), which leaves 820; give 10231"],
+            *command, "--calibrate-tokens=8192")
+        stem_run(*command, "--calibrate-tokens=10231")
 
     def test_repeated_passages(self):
         text = some_text(3000, 1)
@@ -148,6 +182,12 @@ class CalibrateTextTest(ModelTest):
         with open(os.path.join(out, "stem_provenance.json")) as file:
             dropped = json.load(file)["calibration"]["dropped_passages"]
         self.assertEqual(dropped["count"], 1)
+        path = self.write("same", "\n\n".join([some_text(60, 2)] * 100))
+        self.assert_fails(
+            [f"--calibrate={path}: has ", " tokens without 99 passages that "
+             "occur before, ", " KB, which is too little", "8192 are the least for a text"],
+            "convert", self.small, self.path("short"), "--layers=1",
+            f"--calibrate={path}", "--dialogue-share=0")
         self.assertAlmostEqual(dropped["share"], 0.5, delta=1e-3)
 
     def test_coverage(self):

@@ -142,7 +142,7 @@ std::string Application::provenance() const {
                             {"sha256", hashFile(arguments.rows[i])},
                             {"ids", overlays[i].ids.size()},
                             {"layers", overlays[i].layers()}});
-  return json.dump();
+  return jsonText(json);
 }
 
 void Application::run() {

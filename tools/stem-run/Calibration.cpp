@@ -28,7 +28,8 @@ namespace {
 
 /// Before any work: what is asked fits the model.
 CalibrationArguments checked(CalibrationArguments arguments,
-                             const ModelConfig &config) {
+                             const Checkpoint &checkpoint) {
+  const ModelConfig &config = checkpoint.config();
   for (const int64_t rank : arguments.ranks)
     if (static_cast<uint64_t>(rank) > config.hiddenSize)
       throw UsageError(fmt::format("--mix-rank={}: the model's hidden size is "
@@ -36,6 +37,11 @@ CalibrationArguments checked(CalibrationArguments arguments,
                                    rank, config.hiddenSize));
   checkSelection(arguments.selection, config);
   const int64_t own = static_cast<int64_t>(config.maxPositions);
+  // A window's first token counts in no sum, and its last one is predicted.
+  if (own == 1)
+    fail("{}: the model's context is 1 token (max_position_embeddings); a "
+         "calibration needs 2 at least",
+         checkpoint.path().string());
   if (own > 0)
     arguments.text.window = std::min(arguments.text.window, own);
   return arguments;
@@ -76,14 +82,15 @@ uint64_t stem::denseLayerCount(const ModelConfig &config) {
 
 std::optional<uint64_t> stem::parseAutoLayers(const std::string &choice,
                                               const ModelConfig &config) {
-  constexpr std::string_view prefix = "auto:";
-  if (!choice.starts_with(prefix))
+  constexpr std::string_view word = "auto", prefix = "auto:";
+  if (!choice.starts_with(word))
     return std::nullopt;
   uint64_t count = 0;
+  const bool hasCount = choice.starts_with(prefix);
+  const char *begin = choice.data() + (hasCount ? prefix : word).size();
   const char *end = choice.data() + choice.size();
-  const auto [rest, code] =
-      std::from_chars(choice.data() + prefix.size(), end, count);
-  if (code != std::errc() || rest != end || count == 0)
+  const auto [rest, code] = std::from_chars(begin, end, count);
+  if (!hasCount || code != std::errc() || rest != end || count == 0)
     throw UsageError(fmt::format(
         "--layers={}: give a number of layers, like auto:10", choice));
   if (count > config.layerCount())
@@ -99,8 +106,7 @@ std::optional<uint64_t> stem::parseAutoLayers(const std::string &choice,
 
 Calibration::Calibration(const Checkpoint &checkpoint,
                          const CalibrationArguments &arguments)
-    : checkpoint(checkpoint),
-      arguments(checked(arguments, checkpoint.config())),
+    : checkpoint(checkpoint), arguments(checked(arguments, checkpoint)),
       text(gatherCalibrationText(checkpoint, this->arguments.text,
                                  writerOptions(this->arguments))),
       selected(selectIds(checkpoint, this->arguments.selection, text)),

@@ -86,6 +86,9 @@ std::unique_ptr<Engine> createWriter(const Checkpoint &checkpoint,
                                      EngineOptions options, int64_t positions) {
   options.maxPositions = positions;
   options.maxSequences = static_cast<int64_t>(kSlots);
+  options.memoryAdvice =
+      fmt::format("--dtype=bf16 halves the weights and the cache of f32{}",
+                  options.memory > 0 ? ", or allow more --memory" : "");
   if (!options.dumpDirectory.empty())
     options.dumpDirectory = options.dumpDirectory.parent_path() / "writing";
   try {
@@ -137,20 +140,18 @@ stem::gatherCalibrationText(const Checkpoint &checkpoint,
   if (selves > 1)
     throw UsageError("--calibrate=self is there twice; give it once");
   const bool isSelf = selves == 1 || options.files.empty();
-  const double share = dialogueShare(options, tokenizer);
+  double share = dialogueShare(options, tokenizer);
   const std::optional<DialogueWriter> dialogues =
       planDialogue(checkpoint, tokenizer, share);
-  const int64_t dialogueTokens =
-      dialogues
-          ? static_cast<int64_t>(share * static_cast<double>(options.tokens))
-          : 0;
-  std::vector<int64_t> shares =
-      textShares(ofFiles.files.size() + isSelf, options.tokens - dialogueTokens,
-                 options.window);
+  if (!dialogues)
+    share = 0;
+  const int64_t wanted = dialogueTokens(options.tokens, share);
+  std::vector<int64_t> shares = textShares(
+      ofFiles.files.size() + isSelf, options.tokens, options.window, share);
   RepeatedPassages repeated;
   std::vector<TextSource> sources =
       readTextSources(ofFiles, tokenizer, repeated);
-  if (isSelf || dialogueTokens > 0) {
+  if (isSelf || wanted > 0) {
     const int64_t own = static_cast<int64_t>(checkpoint.config().maxPositions);
     const int64_t positions = std::max(
         options.window, dialogues ? dialogues->positions() : options.window);
@@ -158,8 +159,8 @@ stem::gatherCalibrationText(const Checkpoint &checkpoint,
                     own ? std::min(own, positions) : positions);
     if (isSelf)
       sources.push_back(writing.selfText(shares.back()));
-    if (dialogueTokens > 0) {
-      sources.push_back(writing.dialogue(*dialogues, dialogueTokens));
+    if (wanted > 0) {
+      sources.push_back(writing.dialogue(*dialogues, wanted));
       shares.push_back(sources.back().tokens());
     }
   }
@@ -218,7 +219,7 @@ void stem::addCalibrationTextOptions(CLI::App &command,
                   "Share of the tokens that is dialogue in the model's chat "
                   "template, answered by the model (default: 0.1 where there "
                   "is one)")
-      ->check(CLI::Range(0.0, 0.9));
+      ->check(finiteNumber(0, 0.9));
   command
       .add_option("--calibrate-seed", options.seed,
                   "Which documents are taken, and for what, and what the model "

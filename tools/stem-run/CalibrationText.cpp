@@ -14,6 +14,7 @@
 #include "stem/Graph/ModelGraph.h"
 #include "stem/Runtime/Philox.h"
 #include "stem/Support/Error.h"
+#include "stem/Support/Format.h"
 #include "stem/Support/Hash.h"
 
 #include <algorithm>
@@ -322,6 +323,16 @@ readDocuments(const Tokenizer &tokenizer, const std::string &path,
   return encodeTexts(tokenizer, documents, path);
 }
 
+/// For the message of a text that is too short; empty where there is nothing to
+/// say.
+static std::string describeDropped(int64_t passages, uint64_t bytes) {
+  if (passages == 0)
+    return "";
+  return fmt::format(" without {} passage{} that occur{} before, {}", passages,
+                     passages == 1 ? "" : "s", passages == 1 ? "s" : "",
+                     formatBytes(static_cast<double>(bytes)));
+}
+
 std::vector<TextSource>
 stem::readTextSources(const CalibrationTextOptions &options,
                       const Tokenizer &tokenizer, RepeatedPassages &repeated) {
@@ -335,26 +346,52 @@ stem::readTextSources(const CalibrationTextOptions &options,
       if (other.sha256 == source.sha256)
         fail("--calibrate={}: is the same text as {}; give it once", path,
              other.name);
+    const int64_t dropped = filter.dropped();
+    const uint64_t droppedBytes = filter.droppedBytes();
     source.documents = readDocuments(tokenizer, path, content, filter);
     const int64_t least = static_cast<int64_t>(kDeal) * options.window;
     if (source.tokens() < least)
-      fail("--calibrate={}: has {} tokens, which is too little to calibrate "
+      fail("--calibrate={}: has {} tokens{}, which is too little to calibrate "
            "on: {} are the least for a text; give a longer one",
-           path, source.tokens(), least);
+           path, source.tokens(),
+           describeDropped(filter.dropped() - dropped,
+                           filter.droppedBytes() - droppedBytes),
+           least);
     sources.push_back(std::move(source));
   }
   repeated = {filter.dropped(), filter.droppedBytes(), filter.bytes()};
   return sources;
 }
 
+int64_t stem::dialogueTokens(int64_t tokens, double share) {
+  return static_cast<int64_t>(share * static_cast<double>(tokens));
+}
+
+/// The fewest tokens of which dialogue leaves so many.
+static int64_t fewestTokens(int64_t text, double dialogueShare) {
+  int64_t tokens =
+      static_cast<int64_t>(static_cast<double>(text - 1) / (1 - dialogueShare));
+  while (tokens - dialogueTokens(tokens, dialogueShare) < text)
+    ++tokens;
+  return tokens;
+}
+
 std::vector<int64_t> stem::textShares(size_t texts, int64_t tokens,
-                                      int64_t window) {
+                                      int64_t window, double dialogueShare) {
   const int64_t count = static_cast<int64_t>(texts);
-  const int64_t windows = tokens / window;
+  const int64_t dialogue = dialogueTokens(tokens, dialogueShare);
+  const int64_t windows = (tokens - dialogue) / window;
   if (windows < count)
-    fail("--calibrate-tokens={}: {} texts need {} at least, a window of {} "
-         "tokens each",
-         tokens, count, count * window, window);
+    fail("--calibrate-tokens={}: {} text{} need{} {} at least, a window of {} "
+         "tokens each{}; give {}",
+         tokens, count, count == 1 ? "" : "s", count == 1 ? "s" : "",
+         count * window, window,
+         dialogue
+             ? fmt::format(", and dialogue takes {} (--dialogue-share={}), "
+                           "which leaves {}",
+                           dialogue, dialogueShare, tokens - dialogue)
+             : "",
+         fewestTokens(count * window, dialogueShare));
   std::vector<int64_t> shares;
   for (int64_t i = 0; i < count; ++i)
     shares.push_back((windows / count + (i < windows % count)) * window);

@@ -112,8 +112,13 @@ std::vector<TextSource> readTextSources(const CalibrationTextOptions &options,
                                         const Tokenizer &tokenizer,
                                         RepeatedPassages &repeated);
 
-/// Tokens that each of so many texts gives, in whole windows.
-std::vector<int64_t> textShares(size_t texts, int64_t tokens, int64_t window);
+/// Of so many tokens those that are dialogue.
+int64_t dialogueTokens(int64_t tokens, double share);
+
+/// Tokens that each of so many texts gives, in whole windows, dialogue being
+/// this share of `tokens`. Throws an Error where a text has no window.
+std::vector<int64_t> textShares(size_t texts, int64_t tokens, int64_t window,
+                                double dialogueShare = 0);
 
 /// Deals out documents, or windows of a text that has fewer than 16 documents:
 /// of 16 one to `choose`, one to `check`, the others to `fit`, until each text

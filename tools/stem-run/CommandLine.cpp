@@ -8,10 +8,12 @@
 #include "CommandLine.h"
 
 #include "Progress.h"
+#include "stem/Support/Files.h"
 #include "stem/Support/Format.h"
 #include "stem/Support/Process.h"
 
 #include <charconv>
+#include <cmath>
 #include <cstdio>
 
 using namespace stem;
@@ -78,6 +80,72 @@ CLI::Validator stem::wholeNumber(uint64_t largest) {
                                  printable(text), largest);
       },
       "");
+}
+
+std::optional<double> stem::readFinite(std::string_view text) {
+  double value = 0;
+  const char *end = text.data() + text.size();
+  const auto [rest, code] = std::from_chars(text.data(), end, value);
+  if (code != std::errc() || rest != end || !std::isfinite(value))
+    return std::nullopt;
+  return value;
+}
+
+CLI::Validator stem::finiteNumber(double least, double largest) {
+  return CLI::Validator(
+      [=](const std::string &text) {
+        const std::optional<double> value = readFinite(text);
+        if (value && *value >= least && *value <= largest)
+          return std::string();
+        const bool isAny = largest == std::numeric_limits<double>::max();
+        return fmt::format(
+            "{} is no {}", printable(text),
+            isAny ? std::string("finite number")
+                  : fmt::format("number from {} to {}", least, largest));
+      },
+      "");
+}
+
+/// Of "", "B", "K", "KB", "KiB" and so on up to E, in any case; 0: of none.
+static int64_t bytesOfUnit(std::string_view unit) {
+  constexpr std::string_view kPrefixes = "kmgtpe";
+  std::string name;
+  for (const char c : unit)
+    name += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  if (name.ends_with('b'))
+    name.pop_back();
+  if (name.empty())
+    return 1;
+  const size_t power = kPrefixes.find(name[0]);
+  const std::string rest = name.substr(1);
+  if (power == std::string_view::npos || (!rest.empty() && rest != "i"))
+    return 0;
+  int64_t bytes = 1;
+  for (size_t i = 0; i <= power; ++i)
+    bytes *= rest.empty() ? 1000 : 1024;
+  return bytes;
+}
+
+int64_t stem::parseBytes(const std::string &text, std::string_view flag) {
+  uint64_t count = 0; // a sign is no part of it
+  int64_t bytes = 0;
+  const char *end = text.data() + text.size();
+  const auto [rest, code] = std::from_chars(text.data(), end, count);
+  std::string_view unit(rest, end);
+  while (unit.starts_with(' '))
+    unit.remove_prefix(1);
+  const int64_t each = bytesOfUnit(unit);
+  if (code == std::errc::result_out_of_range ||
+      (code == std::errc() && each > 0 &&
+       __builtin_mul_overflow(count, each, &bytes)))
+    throw UsageError(fmt::format("{}={}: is beyond {} bytes, more than any "
+                                 "memory has; give less, like 4GB",
+                                 flag, printable(text), INT64_MAX));
+  if (code != std::errc() || each == 0 || bytes == 0)
+    throw UsageError(fmt::format("{}={}: give a whole number above 0 with a "
+                                 "unit, like 4GB, 1500MB or 900MiB",
+                                 flag, printable(text)));
+  return bytes;
 }
 
 void stem::addThreadsOption(CLI::App &command, int &threads) {
@@ -179,6 +247,28 @@ Checkpoint stem::openModel(const std::filesystem::path &path,
   for (const std::string &warning : checkpoint.warnings())
     printWarning(warning);
   return checkpoint;
+}
+
+void stem::requireOutsideModel(std::string_view flag,
+                               const std::filesystem::path &file,
+                               const std::filesystem::path &model) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const auto isSame = [&](const fs::path &other) {
+    return fs::equivalent(file, other, error) && !error;
+  };
+  if (isSame(model) || liesWithin(file, model))
+    fail("{}={}: is or lies in the model {}, which must stay as it is; choose "
+         "another place",
+         flag, file.string(), model.string());
+  if (!isFolder(model))
+    return;
+  std::error_code end;
+  for (fs::directory_iterator it(model, end), last; !end && it != last;
+       it.increment(end))
+    if (isSame(it->path()))
+      fail("{}={}: is the model's file {}; choose another name", flag,
+           file.string(), it->path().string());
 }
 
 CLI::Option *stem::addRowsOption(CLI::App &command,

@@ -16,7 +16,9 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -76,6 +78,19 @@ void addComputeOptions(CLI::App &command, CompileArguments &arguments);
 /// one with a sign or too many digits for another number.
 CLI::Validator wholeNumber(uint64_t largest);
 
+/// The finite number that the whole text is; nothing for another text, NaN and
+/// infinity among them, which the parser takes for numbers.
+std::optional<double> readFinite(std::string_view text);
+
+/// Checks that a value is a finite number, `least` to `largest`.
+CLI::Validator
+finiteNumber(double least = std::numeric_limits<double>::lowest(),
+             double largest = std::numeric_limits<double>::max());
+
+/// Bytes: a whole number above 0 with a unit of thousands or, with an i, of
+/// 1024, as in 4GB, 900MiB or 1500000. A UsageError names `flag`.
+int64_t parseBytes(const std::string &text, std::string_view flag);
+
 /// --threads alone, for a command that computes without compiling.
 void addThreadsOption(CLI::App &command, int &threads);
 
@@ -95,6 +110,12 @@ std::string describeEngine(const EngineReport &report);
 /// Opens a model and prints its warnings to standard error.
 Checkpoint openModel(const std::filesystem::path &path,
                      const OpenOptions &options = {});
+
+/// The file of option `flag` must not take the place of a model, nor of a file
+/// of its folder, under whatever name, nor lie in it. Throws an Error.
+void requireOutsideModel(std::string_view flag,
+                         const std::filesystem::path &file,
+                         const std::filesystem::path &model);
 
 /// --rows=FILE, repeatable: row overlays of the model.
 CLI::Option *addRowsOption(CLI::App &command,

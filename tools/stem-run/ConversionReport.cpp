@@ -55,9 +55,8 @@ std::string cell(const Json *json) {
   if (json->is_string())
     return json->get<std::string>();
   // Seeds do not fit a double.
-  return json->is_number_float()
-             ? formatNumber(json->get<double>())
-             : json->dump(-1, ' ', false, Json::error_handler_t::replace);
+  return json->is_number_float() ? formatNumber(json->get<double>())
+                                 : jsonText(*json);
 }
 
 std::string cell(const Json *json, const char *key) {

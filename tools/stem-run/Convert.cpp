@@ -21,6 +21,8 @@
 #include "stem/Support/Process.h"
 
 #include <deque>
+#include <functional>
+#include <system_error>
 #include <unistd.h>
 
 using namespace stem;
@@ -55,14 +57,27 @@ fs::path pathOfRank(const fs::path &path, int64_t rank,
   return text;
 }
 
+/// The page must not take the place of what the conversion reads.
+void checkWhatReportReplaces(const fs::path &file,
+                             const ConvertArguments &arguments) {
+  requireOutsideModel("--report", file, arguments.source);
+  std::error_code error;
+  for (const fs::path &text : arguments.calibration.text.files)
+    if (fs::equivalent(file, text, error) && !error)
+      fail("--report={}: is the text of --calibrate={}; choose another name",
+           file.string(), text.string());
+}
+
 /// Before anything is computed.
-void checkReport(const ConversionTarget &target, bool force) {
+void checkReport(const ConversionTarget &target,
+                 const ConvertArguments &arguments) {
   const fs::path &file = target.reportFile;
   if (file.empty())
     return;
   if (liesWithin(file, target.out))
     fail("--report={}: lies in the folder to make, {}; choose another place",
          file.string(), target.out.string());
+  checkWhatReportReplaces(file, arguments);
   if (!isFolder(fs::absolute(file).parent_path()))
     fail("--report={}: its folder does not exist; make it first",
          file.string());
@@ -71,7 +86,7 @@ void checkReport(const ConversionTarget &target, bool force) {
          file.string());
   if (isFolder(file))
     fail("--report={}: is a folder; give the name of a file", file.string());
-  if (pathExists(file) && !force)
+  if (pathExists(file) && !arguments.force)
     fail("--report={}: exists already; choose another name, or --force to "
          "replace it",
          file.string());
@@ -108,7 +123,7 @@ std::vector<ConversionTarget> makeTargets(const ConvertArguments &arguments) {
     target.writer = std::make_unique<ModelFolderWriter>(
         target.out,
         FolderOptions{.force = arguments.force, .source = arguments.source});
-    checkReport(target, arguments.force);
+    checkReport(target, arguments);
     targets.push_back(std::move(target));
   }
   return targets;
@@ -141,12 +156,43 @@ private:
     targets.front().writer->requireSpace(bytes);
   }
   Json convert(FolderConversion &conversion, const ConversionTarget &target);
+  void tell(const std::function<void()> &say);
+  void printResults(const Json &results) const;
+  void requireTold() const;
 
   const Stopwatch watch;
   const ConvertArguments &arguments;
   const std::vector<ConversionTarget> targets;
   const ConversionBasis basis;
+  std::string failure; ///< to tell of a folder; the first
 };
+
+/// The folders are there whatever becomes of what is said of them, so the
+/// conversions that are left go on.
+void Convert::tell(const std::function<void()> &say) {
+  std::string message;
+  try {
+    say();
+  } catch (const std::system_error &error) {
+    // What fmt throws.
+    message = fmt::format("cannot write to standard output: {}",
+                          error.code().message());
+  } catch (const Error &error) {
+    message = error.what();
+  }
+  if (failure.empty())
+    failure = message;
+}
+
+void Convert::requireTold() const {
+  if (failure.empty())
+    return;
+  std::string folders;
+  for (const ConversionTarget &target : targets)
+    folders += (folders.empty() ? "" : ", ") + target.out.string();
+  fail("{}; {} {} complete all the same", failure, folders,
+       areSeveral() ? "are" : "is");
+}
 
 /// Of several folders each has its own time.
 Json Convert::convert(FolderConversion &conversion,
@@ -156,16 +202,18 @@ Json Convert::convert(FolderConversion &conversion,
   const double seconds = (areSeveral() ? own : watch).seconds();
   conversion.warn();
   Json result = conversion.result(seconds);
-  if (!target.reportFile.empty()) {
-    replaceFile(target.reportFile, conversionReport(result));
-    printStderr("report in {}\n", target.reportFile.string());
-  }
-  if (!arguments.json) {
-    conversion.print(seconds);
-    if (basis.isCalibrated() && &target == &targets.front())
-      basis.calibration->printSensitivities();
-    conversion.printCalibration();
-  }
+  if (!target.reportFile.empty())
+    tell([&] {
+      replaceFile(target.reportFile, conversionReport(result));
+      printStderr("report in {}\n", target.reportFile.string());
+    });
+  if (!arguments.json)
+    tell([&] {
+      conversion.print(seconds);
+      if (basis.isCalibrated() && &target == &targets.front())
+        basis.calibration->printSensitivities();
+      conversion.printCalibration();
+    });
   return result;
 }
 
@@ -178,8 +226,15 @@ void Convert::run() {
   Json results = Json::array();
   for (size_t i = 0; i < targets.size(); ++i)
     results.push_back(convert(conversions[i], targets[i]));
-  if (!arguments.json)
-    return;
+  tell([&] {
+    if (arguments.json)
+      printResults(results);
+    finishStdout();
+  });
+  requireTold();
+}
+
+void Convert::printResults(const Json &results) const {
   if (!areSeveral())
     return printJson(results.front());
   Json json = resultObject("convert");

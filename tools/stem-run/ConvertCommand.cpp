@@ -8,9 +8,9 @@
 #include "Convert.h"
 
 #include "CalibrationSources.h"
+#include "stem/Support/Format.h"
 
 #include <algorithm>
-#include <charconv>
 
 using namespace stem;
 
@@ -79,18 +79,15 @@ void addRowOptions(CLI::App &command, ConvertArguments &arguments) {
 
 /// "20%" or "0.2".
 double parseShare(const std::string &text) {
-  double value = 0;
-  const char *end = text.data() + text.size();
-  const auto [rest, code] = std::from_chars(text.data(), end, value);
-  const bool isPercent = code == std::errc() && rest + 1 == end && *rest == '%';
-  if (isPercent)
-    value /= 100;
-  if (code != std::errc() || (rest != end && !isPercent) || !(value > 0) ||
-      value > 1)
+  const bool isPercent = text.ends_with('%');
+  const std::optional<double> value =
+      readFinite(std::string_view(text).substr(0, text.size() - isPercent));
+  const double share = value.value_or(0) / (isPercent ? 100 : 1);
+  if (share <= 0 || share > 1)
     throw UsageError(fmt::format("--flops={}: give a share above 0 and up to "
                                  "100%, like 20% or 0.2",
-                                 text));
-  return value;
+                                 printable(text)));
+  return share;
 }
 
 /// "64" or "0,64".
@@ -121,12 +118,14 @@ void addCalibrationOptions(CLI::App &command, CalibrationArguments &arguments) {
       ->type_name("KIND");
   addSelectionOptions(command, arguments.selection);
   command
-      .add_option(
-          "--memory", arguments.memory,
+      .add_option_function<std::string>(
+          "--memory",
+          [&](const std::string &text) {
+            arguments.memory = parseBytes(text, "--memory");
+          },
           "Keep within so much memory, like 4GB; where it is too little hidden "
           "states and rows go to files, weights are read again, and rows are "
           "fitted in more passes (default: what is available)")
-      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true))
       ->type_name("BYTES");
   CLI::Option *rank =
       command

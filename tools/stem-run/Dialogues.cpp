@@ -65,8 +65,15 @@ struct DialogueWriter::Dialogue {
 DialogueWriter::DialogueWriter(const Tokenizer &tokenizer,
                                const std::string &name)
     : tokenizer(tokenizer), name(name) {
-  for (const DialoguePrompt &prompt : dialoguePrompts())
-    firsts.push_back(encode({{"user", std::string(prompt.first)}}));
+  const std::string answer = "Yes.";
+  for (const DialoguePrompt &prompt : dialoguePrompts()) {
+    const ChatMessage first{"user", std::string(prompt.first)};
+    firsts.push_back(encode({first}));
+    // Before the model writes anything: whether the template takes two turns.
+    if (!prompt.second.empty())
+      encode(
+          {first, {"assistant", answer}, {"user", std::string(prompt.second)}});
+  }
 }
 
 /// With a date of its own, so that the same model gives the same ids.
@@ -78,7 +85,21 @@ DialogueWriter::encode(const std::vector<ChatMessage> &messages) const {
   date.tm_mday = 1;
   date.tm_wday = 3;
   options.now = date;
-  return encodeChat(tokenizer, messages, options, name, name);
+  constexpr const char *advice =
+      "dialogue to calibrate on is written in the chat template; "
+      "--dialogue-share=0 goes without";
+  std::vector<int32_t> ids;
+  try {
+    ids = encodeChat(tokenizer, messages, options, name, name);
+  } catch (const Error &error) {
+    fail("{} ({})", error.what(), advice);
+  }
+  if (ids.empty())
+    fail(
+        "{}: chat template: gives no token for a conversation of {} message{}, "
+        "so that the model has nothing to answer ({})",
+        name, messages.size(), messages.size() == 1 ? "" : "s", advice);
+  return ids;
 }
 
 size_t DialogueWriter::longestPrompt() const {

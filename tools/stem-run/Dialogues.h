@@ -36,7 +36,8 @@ std::vector<int32_t> encodeChat(const Tokenizer &tokenizer,
                                 const std::string &where);
 
 /// Conversations of users and the model until there are `tokens` tokens. Throws
-/// an Error where the template cannot be rendered.
+/// an Error where the template cannot be rendered or gives no tokens; the
+/// constructor tries conversations of one and of two questions.
 class DialogueWriter {
 public:
   DialogueWriter(const Tokenizer &tokenizer, const std::string &name);

@@ -228,12 +228,9 @@ void Engine::Impl::plan() {
   if (options.onPlan)
     options.onPlan(text);
   const MemoryBound bound(options.memory);
-  bound.require(
-      sumOfBytes({bound.held, report.plan.total(),
-                  readingBytes(config, report.threads)}),
-      fmt::format("{}: {}", name, text),
-      "--dtype=bf16 halves the weights and the cache of f32, a shorter context "
-      "(--ctx, -n) or fewer prompts make the cache smaller");
+  bound.require(sumOfBytes({bound.held, report.plan.total(),
+                            readingBytes(config, report.threads)}),
+                fmt::format("{}: {}", name, text), options.memoryAdvice);
 }
 
 void Engine::Impl::allocate(const Checkpoint &checkpoint) {

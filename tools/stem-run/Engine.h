@@ -44,6 +44,10 @@ struct EngineOptions {
   int64_t maxSequences = 1;
   int64_t maxStepTokens = kStepTokens; ///< longest prefill or score step
   int64_t memory = 0; ///< that the process keeps within; 0: what is available
+  /// What to do where that is too little, in the words of the command's flags.
+  std::string memoryAdvice =
+      "--dtype=bf16 halves the weights and the cache of f32, a shorter context "
+      "(--ctx, -n) or fewer prompts make the cache smaller";
   /// Called with the printed memory plan before anything large is allocated.
   std::function<void(const std::string &)> onPlan;
 };

@@ -18,6 +18,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 using namespace stem;
 
@@ -139,7 +140,7 @@ static EvalFile readFile(const std::string &path, bool special,
     const size_t count = file.documents[i].size();
     if (count < 2)
       fail("{}: gives {} token{}; at least 2 are needed to score one",
-           documentPlace(path, i), count, count == 1 ? "" : "s");
+           documentPlace(path, content, i), count, count == 1 ? "" : "s");
   }
   return file;
 }
@@ -160,30 +161,34 @@ std::vector<EvalFile> stem::readFiles(const EvalArguments &arguments,
   return files;
 }
 
-/// The texts that stem.provenance names, as far as it is what convert writes.
-static Json calibrationTexts(const ModelConfig &config) {
+/// Of an object; else null.
+static Json memberOf(const Json &value, const char *key) {
+  return value.is_object() && value.contains(key) ? value[key] : Json();
+}
+
+/// Hashes of the texts that stem.provenance names, as far as it is what convert
+/// writes: of the last conversion and of those before it.
+static std::set<std::string> calibrationHashes(const ModelConfig &config) {
+  std::set<std::string> hashes;
   if (!config.stem || config.stem->provenance.empty())
-    return Json::array();
-  Json value = Json::parse(config.stem->provenance);
-  for (const char *key : {"calibration", "texts"}) {
-    if (!value.is_object() || !value.contains(key))
-      return Json::array();
-    value = Json(value[key]);
-  }
-  return value.is_array() ? value : Json::array();
+    return hashes;
+  for (Json level = Json::parse(config.stem->provenance); level.is_object();
+       level = memberOf(level, "before"))
+    for (const Json &text : memberOf(memberOf(level, "calibration"), "texts"))
+      if (const Json hash = memberOf(text, "sha256"); hash.is_string())
+        hashes.insert(hash.get<std::string>());
+  return hashes;
 }
 
 void stem::warnOfCalibrationTexts(const Checkpoint &checkpoint,
                                   const std::vector<EvalFile> &files) {
-  const Json texts = calibrationTexts(checkpoint.config());
+  const std::set<std::string> hashes = calibrationHashes(checkpoint.config());
   for (const EvalFile &file : files)
-    for (const Json &text : texts)
-      if (text.is_object() && text.contains("sha256") &&
-          text["sha256"] == file.sha256)
-        printWarning(fmt::format(
-            "{}: the tables of {} were fitted on this text, so that its figure "
-            "says little of other texts",
-            file.path, checkpoint.path().string()));
+    if (hashes.count(file.sha256))
+      printWarning(fmt::format(
+          "{}: the tables of {} were fitted on this text, so that its figure "
+          "says little of other texts",
+          file.path, checkpoint.path().string()));
 }
 
 namespace {

@@ -228,14 +228,14 @@ Comparison::Comparison(const EvalArguments &arguments)
 
 void Comparison::checkSameTokens(const Tokenizer &second) const {
   for (const EvalFile &file : files) {
-    const std::vector<std::string> texts =
-        splitDocuments(file.path, readText(file.path));
+    const std::string content = readText(file.path);
+    const std::vector<std::string> texts = splitDocuments(file.path, content);
     for (size_t i = 0; i < texts.size(); ++i) {
       const TextPart part{texts[i], arguments.special};
       if (second.encode({&part, 1}) != file.documents.at(i))
         fail("{}: the tokenizers of {} and {} give different tokens; the "
              "models can be compared only on the same ones",
-             documentPlace(file.path, i), arguments.model.string(),
+             documentPlace(file.path, content, i), arguments.model.string(),
              arguments.against.string());
     }
   }

@@ -96,24 +96,10 @@ void checkLogitsOut(const EvalArguments &arguments) {
     fail("{}: the folder {} is not there; make it first", out.string(),
          parent.string());
   std::error_code error;
-  const auto isSame = [&](const fs::path &other) {
-    return fs::equivalent(out, other, error) && !error;
-  };
-  if (isSame(arguments.inputIds))
+  if (fs::equivalent(out, arguments.inputIds, error) && !error)
     fail("--logits-out={}: is the file of --input-ids; choose another name",
          out.string());
-  if (isSame(arguments.model) || liesWithin(out, arguments.model))
-    fail("--logits-out={}: is or lies in the model {}, which must stay as it "
-         "is; choose another place",
-         out.string(), arguments.model.string());
-  if (isFolder(arguments.model))
-    for (fs::directory_iterator it(arguments.model, error), end;
-         !error && it != end; it.increment(error)) {
-      std::error_code ignored;
-      if (fs::equivalent(out, it->path(), ignored))
-        fail("--logits-out={}: is the model's file {}; choose another name",
-             out.string(), it->path().string());
-    }
+  requireOutsideModel("--logits-out", out, arguments.model);
   const fs::file_status status = fs::symlink_status(out, error);
   if (status.type() == fs::file_type::none)
     fail("{}: {}", printable(out.string()), error.message());

@@ -141,7 +141,7 @@ std::string FolderConversion::provenance() const {
   const auto &stem = config().stem;
   if (stem && !stem->provenance.empty())
     json["before"] = Json::parse(stem->provenance);
-  return json.dump();
+  return jsonText(json);
 }
 
 StemSection FolderConversion::section() const {

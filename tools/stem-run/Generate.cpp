@@ -462,6 +462,7 @@ void addSamplingOptions(CLI::App &command, GenerateArguments &arguments) {
   command
       .add_option("--temperature", sampling.temperature,
                   "Divides the logits (default when sampling: 1)")
+      ->check(finiteNumber())
       ->group(group);
   command
       .add_option("--top-k", sampling.topK,
@@ -472,6 +473,7 @@ void addSamplingOptions(CLI::App &command, GenerateArguments &arguments) {
       .add_option("--top-p", sampling.topP,
                   "Of the likeliest tokens that make up this probability "
                   "(default: 1)")
+      ->check(finiteNumber())
       ->group(group);
   command
       .add_option("--seed", sampling.seed,
@@ -482,6 +484,7 @@ void addSamplingOptions(CLI::App &command, GenerateArguments &arguments) {
       .add_option("--repetition-penalty", arguments.repetitionPenalty,
                   "Makes tokens that were there less likely (default: that of "
                   "generation_config.json, else 1)")
+      ->check(finiteNumber())
       ->group(group);
   command.add_flag("--greedy", arguments.greedy, "Always the likeliest token")
       ->group(group);

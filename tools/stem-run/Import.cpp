@@ -122,10 +122,9 @@ void Import::run() {
   addModelFiles(writer, checkpoint, checkpoint.config().stem.has_value());
   writer.addText("config.json", configText());
   writer.setProvenance(
-      Json({{"command", "import"},
-            {"source", fs::absolute(arguments.source).string()},
-            {"dtype", arguments.dtype}})
-          .dump());
+      jsonText({{"command", "import"},
+                {"source", fs::absolute(arguments.source).string()},
+                {"dtype", arguments.dtype}}));
   printStderr("writing {} to {} ({} free)\n",
               formatBytes(static_cast<double>(writer.bytesNeeded())),
               arguments.out.string(),

@@ -18,6 +18,11 @@ Json stem::resultObject(const std::string &command) {
   return {{"schema", fmt::format("stem.{}/1", command)}};
 }
 
+std::string stem::jsonText(const Json &json, int indent) {
+  return json.dump(indent, ' ', /*ensure_ascii=*/false,
+                   Json::error_handler_t::replace);
+}
+
 /// Objects and lists of them are indented; a list of numbers is one line.
 static void writeJson(const Json &json, size_t indent, std::string &out) {
   const bool isOpen =
@@ -25,7 +30,7 @@ static void writeJson(const Json &json, size_t indent, std::string &out) {
       (json.is_object() || (json.is_array() && json.front().is_structured() &&
                             !json.front().empty()));
   if (!isOpen) {
-    out += json.dump(-1, ' ', false, Json::error_handler_t::replace);
+    out += jsonText(json);
     return;
   }
   out += json.is_object() ? "{" : "[";
@@ -33,9 +38,7 @@ static void writeJson(const Json &json, size_t indent, std::string &out) {
   for (const auto &item : json.items()) {
     out += separator + std::string(indent + 2, ' ');
     if (json.is_object())
-      out += Json(item.key())
-                 .dump(-1, ' ', false, Json::error_handler_t::replace) +
-             ": ";
+      out += jsonText(item.key()) + ": ";
     writeJson(item.value(), indent + 2, out);
     separator = ",\n";
   }

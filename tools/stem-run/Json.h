@@ -11,6 +11,7 @@
 #include "Engine.h"
 
 #include <nlohmann/json.hpp>
+#include <string>
 
 namespace stem {
 
@@ -19,7 +20,11 @@ using Json = nlohmann::ordered_json;
 /// An object with its schema first: "stem.COMMAND/1".
 Json resultObject(const std::string &command);
 
-/// Prints one object to standard output. Text that is no UTF-8 is replaced.
+/// On one line, or indented. Bytes that are no UTF-8, as a path may have,
+/// become U+FFFD: JSON has no other text.
+std::string jsonText(const Json &json, int indent = -1);
+
+/// Prints one object to standard output, as jsonText.
 void printJson(const Json &json);
 
 /// dtype, isa, threads, compile and load seconds, and the memory plan.

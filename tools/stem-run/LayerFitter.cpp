@@ -165,6 +165,7 @@ RowStatistics LayerFitter::statistics(const Layer &layer,
                                       ColumnRange range) {
   RowStatistics sums(runner.context(), static_cast<int64_t>(ids.size()), range,
                      layer.name());
+  sums.nameRows(ids);
   std::vector<int32_t> index;
   for (const TokenStream::Step &step : fit.stream().steps) {
     taps(layer, fit, step);

@@ -10,6 +10,7 @@
 #include "Progress.h"
 
 #include "stem/Runtime/Parallel.h"
+#include "stem/Support/Error.h"
 #include "stem/Support/Format.h"
 #include "stem/Support/Process.h"
 
@@ -133,6 +134,8 @@ bool ModelWriter::take(Slot &slot, int32_t id) {
 
 /// In the first free slot.
 void ModelWriter::begin(Desk &desk, WritingTask task) {
+  if (task.prompt.empty())
+    fail("a text for the model to go on with has no token; one is the least");
   SamplerOptions sampling;
   sampling.temperature = 1;
   sampling.seed = seed;

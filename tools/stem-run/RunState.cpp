@@ -30,7 +30,7 @@ std::string RunState::text() const {
                      {"loss", loss},
                      {"seconds", seconds},
                      {"options", options}};
-  return json.dump(2) + "\n";
+  return jsonText(json, 2) + "\n";
 }
 
 RunState RunState::parse(const std::string &text,
@@ -67,12 +67,13 @@ RunState RunState::parse(const std::string &text,
   return state;
 }
 
-void RunState::requireOptions(const Json &now, const std::string &run) const {
+void RunState::requireOptions(const Json &given, const std::string &run) const {
+  const Json now = Json::parse(jsonText(given)); // as `options` was written
   std::string differences;
   const auto add = [&](const std::string &key, const Json *then,
                        const Json *value) {
     const auto text = [](const Json *json) {
-      return json ? printable(json->dump()) : std::string("nothing");
+      return json ? printable(jsonText(*json)) : std::string("nothing");
     };
     differences +=
         fmt::format("{}{} was {}, is {}", differences.empty() ? "" : "; ", key,

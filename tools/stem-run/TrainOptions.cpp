@@ -10,20 +10,15 @@
 #include "CommandLine.h"
 #include "stem/Support/Format.h"
 
-#include <charconv>
-#include <cmath>
-
 using namespace stem;
 
 double stem::parseNumber(const std::string &text, std::string_view flag,
                          std::string_view wanted) {
-  double value = 0;
-  const char *end = text.data() + text.size();
-  const auto [rest, code] = std::from_chars(text.data(), end, value);
-  if (code != std::errc() || rest != end || !std::isfinite(value))
+  const std::optional<double> value = readFinite(text);
+  if (!value)
     throw UsageError(
         fmt::format("{}={}: give {}", flag, printable(text), wanted));
-  return value;
+  return *value;
 }
 
 double stem::parseAtLeastZero(const std::string &text, std::string_view flag) {

@@ -117,7 +117,7 @@ void TrainedFolder::write(const Trainer &trainer, const Json &provenance) {
   declareTensors(writer);
   addModelFiles(writer, checkpoint, checkpoint.config().stem.has_value());
   writer.addText(kConfig, configText());
-  writer.setProvenance(provenance.dump());
+  writer.setProvenance(jsonText(provenance));
   writer.start();
   for (const std::string &name : tensorOrder()) {
     const TensorInfo &tensor = checkpoint.tensors().get(name);

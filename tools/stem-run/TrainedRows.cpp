@@ -35,6 +35,6 @@ void TrainedRows::write(const Trainer &trainer, const Json &provenance) {
     encodeChecked(key, table.dtype, values, table.rows.data(), rounding,
                   "make the model bf16 first: stem-run import --dtype=bf16");
   }
-  overlay.provenance = provenance.dump();
+  overlay.provenance = jsonText(provenance);
   overlay.write(file);
 }

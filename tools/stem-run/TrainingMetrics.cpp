@@ -36,7 +36,7 @@ TrainingMetrics::TrainingMetrics(fs::path location, int64_t step)
   if (step > 0)
     forEachLine(path, [&](const Json &line) {
       if (line["step"].get<int64_t>() <= step)
-        kept += line.dump() + "\n";
+        kept += jsonText(line) + "\n";
     });
   replaceFile(path, kept);
   file.reset(std::fopen(path.c_str(), "ae"));
@@ -45,7 +45,7 @@ TrainingMetrics::TrainingMetrics(fs::path location, int64_t step)
 }
 
 void TrainingMetrics::add(const Json &line) {
-  const std::string text = line.dump() + "\n";
+  const std::string text = jsonText(line) + "\n";
   errno = 0;
   if (std::fwrite(text.data(), 1, text.size(), file.get()) != text.size() ||
       std::fflush(file.get()) != 0)

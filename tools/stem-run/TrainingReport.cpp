@@ -69,7 +69,7 @@ std::string TrainingPage::text(const char *key) const {
   if (value.is_string())
     return value.get<std::string>();
   return value.is_number_float() ? formatNumber(value.get<double>())
-                                 : value.dump();
+                                 : jsonText(value);
 }
 
 Points TrainingPage::points(const char *key) const {
@@ -156,7 +156,7 @@ void TrainingPage::settings() {
     table.rows.push_back({key, text(key)});
   for (const auto &[name, value] : result["options"].items())
     table.rows.push_back(
-        {name, value.is_string() ? value.get<std::string>() : value.dump()});
+        {name, value.is_string() ? value.get<std::string>() : jsonText(value)});
   page.add(table);
 }
 

@@ -41,6 +41,9 @@ public:
       : RowStatistics(context, rows, ColumnRange{0, columns, columns},
                       std::move(name)) {}
 
+  /// For messages: the token id of each row. Outlives the object.
+  void nameRows(std::span<const int32_t> ids) { rowIds = ids; }
+
   /// What an object holds.
   static int64_t bytes(int64_t rows, int64_t columns);
 
@@ -62,6 +65,8 @@ public:
 
 private:
   friend class RowFit;
+  /// "token id 7".
+  std::string rowName(int64_t row) const;
   float *matrix(int64_t number) const {
     return sums + number * rows() * columns();
   }
@@ -69,6 +74,7 @@ private:
   stem_context *context;
   ColumnRange dimensions;
   std::string label;
+  std::span<const int32_t> rowIds; ///< empty: not known
   std::vector<int64_t> rowCounts;
   Arena memory;
   float *sums; ///< G, H and S: `memory`, or the place that a fit moved them to

@@ -74,6 +74,7 @@ private:
   bool nextOfText(TextPiece &piece);
   bool nextOfLines(TextPiece &piece);
   bool readLine();
+  bool takeLine(std::string_view &text);
 
   std::string name;
   DocumentOptions options;

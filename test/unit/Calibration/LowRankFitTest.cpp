@@ -214,7 +214,8 @@ TEST(LowRankFit, NotFiniteOrSingular) {
   expectContains(error(ones, zeros, ones),
                  "layer 3: the sum of h hᵀ over 4 positions (24 dimensions, "
                  "mean of the diagonal 0) with a strength of 0.001 is not "
-                 "positive definite");
+                 "positive definite: calibrate on more text, go without a "
+                 "low-rank term (neither --mix-rank nor --flops)");
   std::vector<float> bad = ones;
   bad[17] = notANumber;
   expectContains(error(bad, ones, ones),

@@ -682,6 +682,25 @@ TEST(RowFit, SumsThatAreNotFinite) {
   }
 }
 
+TEST(RowFit, SumsThatAreNotFiniteNameTheId) {
+  ContextPtr context = createContext(1);
+  RowStatistics statistics = statisticsOf(context.get());
+  std::vector<int32_t> tokens(statistics.rows());
+  std::iota(tokens.begin(), tokens.end(), 1000);
+  statistics.nameRows(tokens);
+  std::vector<float> gate(ffn), up(ffn, notANumber);
+  const int32_t index[] = {9};
+  statistics.add(index, gate.data(), up.data());
+  expectContains(errorOf([&] { RowFit::meanRow(statistics); }),
+                 "layer 3: the sums of all ids hold NaN or infinity "
+                 "(dimension 0)");
+  expectContains(errorOf([&] {
+                   RowFit::perId(std::move(statistics), hidden, readFeatures);
+                 }),
+                 "layer 3: the sums of token id 1009 hold NaN or infinity "
+                 "(dimension 0)");
+}
+
 TEST(RowFit, FeaturesThatAreNotFiniteOrDoNotDetermine) {
   ContextPtr context = createContext(1);
   auto error = [&](float feature, double ridge) {

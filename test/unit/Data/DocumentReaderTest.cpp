@@ -116,6 +116,14 @@ TEST(DocumentReader, jsonLines) {
     }
   writeText(folder / "a.jsonl", "");
   EXPECT_EQ(readTexts(folder / "a.jsonl", {}), Texts());
+  // Blank lines hold none, nor does the case of the name matter.
+  const std::string blanks =
+      "\n{\"text\": \"a\"}\n \r\n\n{\"text\": \"b\"}\n\n \t";
+  for (const char *name : {"a.jsonl", "b.JSONL"}) {
+    writeText(folder / name, blanks);
+    const Texts wanted = {"a", "b"};
+    EXPECT_EQ(readTexts(folder / name, {}), wanted);
+  }
 }
 
 TEST(DocumentReader, namesPlaces) {

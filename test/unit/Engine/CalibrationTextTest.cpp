@@ -437,7 +437,25 @@ TEST_F(CalibrationTextTest, WrongTexts) {
                         "; give it once");
   EXPECT_THAT_ERROR(read({good, good, good}, 2),
                     "--calibrate-tokens=209: 3 texts need 210 at least, a "
-                    "window of 70 tokens each");
+                    "window of 70 tokens each; give 210");
+}
+
+TEST_F(CalibrationTextTest, TokensThatDialogueLeavesTooFew) {
+  for (const double share : {0.0, 0.1, 0.3, 0.5, 0.9}) {
+    int64_t least = 1;
+    while (least - dialogueTokens(least, share) < 3 * kWindow)
+      ++least;
+    const std::vector<int64_t> windows(3, kWindow);
+    EXPECT_EQ(textShares(3, least, kWindow, share), windows);
+    EXPECT_THAT_ERROR(textShares(3, least - 1, kWindow, share),
+                      "--calibrate-tokens=" + std::to_string(least - 1) + ": ");
+    EXPECT_THAT_ERROR(textShares(3, least - 1, kWindow, share),
+                      "; give " + std::to_string(least));
+  }
+  EXPECT_THAT_ERROR(textShares(2, 8192, 512, 0.9),
+                    "--calibrate-tokens=8192: 2 texts need 1024 at least, a "
+                    "window of 512 tokens each, and dialogue takes 7372 "
+                    "(--dialogue-share=0.9), which leaves 820; give 10231");
 }
 
 } // namespace

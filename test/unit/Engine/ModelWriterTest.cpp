@@ -83,6 +83,19 @@ TEST(ModelWriter, WritesUntilThereIsEnough) {
   }
 }
 
+TEST(ModelWriter, NothingToGoOnWith) {
+  const std::unique_ptr<Engine> engine =
+      makeEngine(goldenFolder("llama_gqa"), EngineOptions());
+  ModelWriter writer(*engine, 1, 3, {});
+  EXPECT_TRUE(hasAll(errorOf([&] {
+                       writer.write(
+                           std::vector<WritingTask>{{someIds(3), 2, 0, 0},
+                                                    {{}, 2, 0, 1}},
+                           "a test");
+                     }),
+                     {"a text for the model to go on with has no token"}));
+}
+
 TEST(ModelWriter, EndTokensEnd) {
   const auto all = write(2, 4, 3);
   const int32_t end = all[5][2];
