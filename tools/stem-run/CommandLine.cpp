@@ -15,6 +15,8 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <limits>
+#include <memory>
 
 using namespace stem;
 
@@ -84,8 +86,9 @@ CLI::Validator stem::wholeNumber(uint64_t largest) {
 
 std::optional<double> stem::readFinite(std::string_view text) {
   double value = 0;
-  const char *end = text.data() + text.size();
-  const auto [rest, code] = std::from_chars(text.data(), end, value);
+  const char *begin = std::to_address(text.begin());
+  const char *end = begin + text.size();
+  const auto [rest, code] = std::from_chars(begin, end, value);
   if (code != std::errc() || rest != end || !std::isfinite(value))
     return std::nullopt;
   return value;
