@@ -8,7 +8,8 @@ import sys
 import common
 
 HEAD = ["configuration", "seed", *common.REGISTERS, "ratio (95 %)",
-        "kjv ratio", "judge ratio", "judge kjv", "FLOPs saved", "of the replaced", "folder, GB",
+        "kjv ratio", "judge ratio", "judge kjv", "FLOPs saved",
+        "of the replaced", "folder, GB",
         "MB a token", "minutes"]
 
 

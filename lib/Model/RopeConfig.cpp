@@ -94,10 +94,14 @@ RopeKind readKind(ConfigReader &scaling) {
   if (modern && old && *modern != *old)
     fail("{}: rope_type is \"{}\" but type is \"{}\"", scaling.file(),
          printable(*modern), printable(*old));
-  if (!modern && !old && scaling.find("factor"))
-    fail("{}: \"factor\" is there but \"rope_type\" is missing; default, "
-         "linear, llama3 and yarn are supported",
-         scaling.file());
+  if (!modern && !old)
+    for (const std::string key :
+         {"factor", "low_freq_factor", "high_freq_factor", "beta_fast",
+          "beta_slow", "attention_factor", "mscale", "mscale_all_dim"})
+      if (scaling.find(key))
+        fail("{}: \"{}\" is there but \"rope_type\" is missing; default, "
+             "linear, llama3 and yarn are supported",
+             scaling.file(), key);
   const std::string kind = modern ? *modern : old ? *old : "default";
   if (kind == "default")
     return RopeKind::Default;

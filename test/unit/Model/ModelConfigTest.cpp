@@ -420,6 +420,8 @@ TEST(Rope, refusesByName) {
   // Case C4.
   EXPECT_ERROR(parse(scaling({{"factor", 2}})), "rope_scaling", "factor",
                "\"rope_type\" is missing");
+  EXPECT_ERROR(parse(scaling({{"low_freq_factor", 1}})), "low_freq_factor",
+               "\"rope_type\" is missing");
   EXPECT_ERROR(parse(with({{"rope_theta", 500},
                            {"rope_parameters", {{"rope_theta", 1000}}}})),
                "rope_theta is 500", "rope_parameters.rope_theta is 1000");

@@ -9,7 +9,10 @@
 #include "TestSupport.h"
 #include "stem/Runtime/Arena.h"
 
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <sys/resource.h>
 
 using namespace stem;
 using namespace stem::test;
@@ -52,6 +55,27 @@ TEST(MemoryStatus, PeakFollowsUse) {
   EXPECT_GE(memoryStatus().resident, before.resident + bytes / 2);
   EXPECT_GE(memoryStatus().peakResident, before.resident + bytes / 2);
 }
+
+#if !defined(__has_feature) || !__has_feature(address_sanitizer)
+// Case F12: what ulimit -v leaves is what is available.
+TEST(MemoryStatus, KnowsTheLimitOfTheAddressSpace) {
+  const auto child = [] {
+    long pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    const int64_t left = 64 << 20;
+    const rlim_t limit = static_cast<rlim_t>(pages * 4096 + left);
+    const rlimit bound{limit, limit};
+    setrlimit(RLIMIT_AS, &bound);
+    const bool isKnown = memoryStatus().available <= left;
+    const std::string message = errorOf([&] { Arena(4 * left, "a test"); });
+    const bool isSaid =
+        message.find(" available below the limit of ulimit -v; raise it") !=
+        std::string::npos;
+    std::_Exit(isKnown && isSaid ? 0 : 1);
+  };
+  EXPECT_EXIT(child(), testing::ExitedWithCode(0), "");
+}
+#endif
 
 // Bounds that any machine keeps: a wrong unit or count is far outside.
 TEST(Machine, MeasuresPlausibleFigures) {
