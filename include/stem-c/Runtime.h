@@ -303,7 +303,9 @@ typedef enum stem_argument_kind {
   STEM_ARG_OUTPUT = 1, /* written by the step */
   STEM_ARG_PARAM = 2,  /* a stem.param; `key` is the checkpoint's name */
   STEM_ARG_STORE = 3,  /* the table store */
-  STEM_ARG_CACHE = 4   /* the kv cache */
+  STEM_ARG_CACHE = 4,  /* the kv cache */
+  STEM_ARG_STATE = 5   /* read, and updated in place: of each `key` the weight
+                          in f32, then the first and the second moment */
 } stem_argument_kind;
 
 /* What the leading size of an argument counts. Those that count the same are
@@ -336,7 +338,8 @@ typedef enum stem_argument_packed {
 typedef struct stem_argument {
   int64_t name;   /* offset into the entry's texts */
   int64_t key;    /* the same: checkpoint key of a parameter, or of what an
-                     output is the gradient of, else "" */
+                     output is the gradient or a state the optimizer's of,
+                     else "" */
   int32_t kind;   /* stem_argument_kind */
   int32_t dtype;  /* stem_dtype of the elements */
   int32_t packed; /* stem_argument_packed; packed sizes are those of the

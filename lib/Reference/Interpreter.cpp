@@ -121,8 +121,8 @@ LogicalResult Machine::evaluate(Operation *op) {
   if (failed(spend(op, 1)))
     return failure();
   for (auto *family : {evaluateScalarOp, evaluateTransformerOp, evaluateTableOp,
-                       evaluateGradientOp, evaluateStepOp, evaluateScheduleOp,
-                       evaluateTensorOp, evaluateLinalgOp,
+                       evaluateGradientOp, evaluateStepOp, evaluateOptimizerOp,
+                       evaluateScheduleOp, evaluateTensorOp, evaluateLinalgOp,
                        evaluateControlFlowOp, evaluateTosaOp})
     if (Evaluated result = family(*this, op))
       return *result;

@@ -94,6 +94,7 @@ Evaluated evaluateTransformerOp(Machine &machine, mlir::Operation *op);
 Evaluated evaluateTableOp(Machine &machine, mlir::Operation *op);
 Evaluated evaluateGradientOp(Machine &machine, mlir::Operation *op);
 Evaluated evaluateStepOp(Machine &machine, mlir::Operation *op);
+Evaluated evaluateOptimizerOp(Machine &machine, mlir::Operation *op);
 Evaluated evaluateScheduleOp(Machine &machine, mlir::Operation *op);
 Evaluated evaluateScalarOp(Machine &machine, mlir::Operation *op);
 Evaluated evaluateTensorOp(Machine &machine, mlir::Operation *op);

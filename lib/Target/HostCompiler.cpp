@@ -73,11 +73,19 @@ std::string print(ModuleOp module) {
   return text;
 }
 
+std::string describe(const std::optional<StepOptimizer> &optimizer) {
+  return optimizer
+             ? fmt::format("{} {} {} {}", optimizer->beta1, optimizer->beta2,
+                           optimizer->epsilon, optimizer->clip)
+             : "none";
+}
+
 std::string cacheKey(ModuleOp module, const HostCompileOptions &options) {
   return hashText(fmt::format(
-      "abi {}\n{}\n{} {} {}\ntrained {}\n{}", STEM_ABI_VERSION, buildIdentity(),
-      static_cast<int>(options.target.isa), options.target.cpu,
-      options.target.features, options.trainedFunction, print(module)));
+      "abi {}\n{}\n{} {} {}\ntrained {} optimizer {}\n{}", STEM_ABI_VERSION,
+      buildIdentity(), static_cast<int>(options.target.isa), options.target.cpu,
+      options.target.features, options.trainedFunction,
+      describe(options.optimizer), print(module)));
 }
 
 /// Runs the phases one by one.
@@ -103,6 +111,13 @@ public:
       if (!options.trainedFunction.empty()) {
         TrainingPipelineOptions training;
         training.function = options.trainedFunction;
+        if (options.optimizer) {
+          training.optimizer = true;
+          training.beta1 = options.optimizer->beta1;
+          training.beta2 = options.optimizer->beta2;
+          training.epsilon = options.optimizer->epsilon;
+          training.clip = options.optimizer->clip;
+        }
         buildTrainingPipeline(manager, training);
       }
       buildGraphPipeline(manager);

@@ -79,6 +79,22 @@ void AdamW::update(std::span<const float> gradient, double learningRate,
       });
 }
 
+AdamWScalars AdamW::nextStep(double learningRate) const {
+  checkStep(name, options, stepCount, learningRate, /*gradientScale=*/1);
+  AdamStep step(options, stepCount + 1, learningRate, /*gradientScale=*/1);
+  return {step.rate, step.rootScale, step.decay};
+}
+
+void AdamW::finishStep() {
+  ++stepCount;
+  updateCopy();
+}
+
+void AdamW::updateCopy() {
+  if (!bf16Copy.empty())
+    roundElements(int64_t(weights.size()), weights.data(), bf16Copy.data());
+}
+
 std::vector<TensorView> AdamW::state() const {
   uint64_t size = weights.size();
   return {stateTensor(name + ".w", DType::F32, {size}, weights.data()),
@@ -97,6 +113,5 @@ void AdamW::restore(std::span<const TensorView> tensors) {
   std::ranges::copy(m.data, static_cast<std::byte *>(firstMoment.data()));
   std::ranges::copy(v.data, static_cast<std::byte *>(secondMoment.data()));
   stepCount = steps;
-  if (!bf16Copy.empty())
-    roundElements(int64_t(weights.size()), weights.data(), bf16Copy.data());
+  updateCopy();
 }

@@ -106,6 +106,24 @@ static LogicalResult collectIds(func::FuncOp function, unsigned index,
   return success();
 }
 
+/// The key of the parameter whose optimizer state is updated in the argument.
+static LogicalResult collectState(func::FuncOp function, unsigned index,
+                                  SymbolTable &symbols,
+                                  EntryArgument &argument) {
+  auto of = function.getArgAttrOfType<FlatSymbolRefAttr>(
+      index, StemDialect::kStateOfAttr);
+  if (!of)
+    return success();
+  auto param = symbols.lookup<ParamOp>(of.getValue());
+  if (!param)
+    return function.emitOpError()
+           << "argument " << index << " holds optimizer state of '"
+           << of.getValue() << "', which is not a stem.param";
+  argument.kind = STEM_ARG_STATE;
+  argument.key = param.getKey().str();
+  return success();
+}
+
 /// The key of the weight whose gradient is built in the argument.
 static LogicalResult collectGradient(func::FuncOp function, unsigned index,
                                      SymbolTable &symbols,
@@ -152,7 +170,8 @@ static LogicalResult collectArgument(func::FuncOp function, unsigned index,
               "pack";
   } else if (function.getArgAttr(index, StemDialect::kOutputAttr)) {
     argument.kind = STEM_ARG_OUTPUT;
-    if (failed(collectGradient(function, index, symbols, argument)))
+    if (failed(collectGradient(function, index, symbols, argument)) ||
+        failed(collectState(function, index, symbols, argument)))
       return failure();
   }
   argument.name = name    ? name.str()

@@ -74,6 +74,16 @@ void stem::buildTrainingPipeline(OpPassManager &manager,
   manager.addPass(createCanonicalizerPass());
   // After the VJPs are apart: their products are what runs backwards.
   manager.addPass(createStemTransposeWeightsPass());
+  // Once gradients have the ops that make them, and before these have places.
+  if (options.optimizer) {
+    StemInsertOptimizerPassOptions optimizer;
+    optimizer.function = options.function + "_vjp";
+    optimizer.beta1 = options.beta1;
+    optimizer.beta2 = options.beta2;
+    optimizer.epsilon = options.epsilon;
+    optimizer.clip = options.clip;
+    manager.addPass(createStemInsertOptimizerPass(optimizer));
+  }
   // What is computed twice, such as a rounded cotangent.
   manager.addPass(createCanonicalizerPass());
   manager.addPass(createCSEPass());

@@ -173,6 +173,7 @@ struct ToLinalgPass : public stem::impl::StemToLinalgPassBase<ToLinalgPass> {
     populateAttentionPatterns(patterns);
     populateGradientPatterns(patterns);
     populateStepPatterns(patterns);
+    populateOptimizerPatterns(patterns);
     ConversionConfig config;
     config.allowPatternRollback = false;
     if (failed(applyFullConversion(getOperation(), target, std::move(patterns),

@@ -40,6 +40,8 @@ void populateGradientPatterns(mlir::RewritePatternSet &patterns);
 void populateStepPatterns(mlir::RewritePatternSet &patterns);
 /// Says why such an op has no lowering; succeeds for every other one.
 mlir::LogicalResult verifyStepOp(mlir::Operation *op);
+/// sum_squares, gradient_scale, adamw.
+void populateOptimizerPatterns(mlir::RewritePatternSet &patterns);
 /// attend on a tile of one sequence.
 void populateAttentionPatterns(mlir::RewritePatternSet &patterns);
 

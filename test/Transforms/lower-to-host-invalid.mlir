@@ -225,6 +225,14 @@ func.func @gradient_of_nothing(%x: memref<4xf32> {stem.output, stem.gradient_of 
 
 // -----
 
+// expected-error@+1 {{argument 0 holds optimizer state of 't', which is not a stem.param}}
+func.func @state_of_table(%x: memref<4xf32> {stem.output, stem.state_of = @t}) attributes {stem.entry} {
+  return
+}
+stem.table @t = "t" : !stem.table<4x8xf32>
+
+// -----
+
 // expected-error@+1 {{argument 0 holds the gradient of 'other', which is neither a stem.param nor a stem.table}}
 func.func @gradient_of_function(%x: memref<4xf32> {stem.output, stem.gradient_of = @other}) attributes {stem.entry} {
   return

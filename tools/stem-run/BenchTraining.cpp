@@ -114,6 +114,7 @@ void TrainingBench::compile() {
   options.rowType = arguments.rowType;
   options.tokens = shape.batchTokens();
   options.rows = shape.rows;
+  options.optimizer = stepOptimizer(arguments.trainer);
   {
     const Heartbeat heartbeat("compiling into an empty cache");
     step = makeTrainingStep(checkpoint, options);

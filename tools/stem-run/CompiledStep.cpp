@@ -25,6 +25,9 @@ namespace {
 /// enough tiles. A sequence's last tile wastes more.
 constexpr int64_t kTrainingTile = 128;
 
+/// Of a parameter that a step updates: the weight in f32 and two moments.
+constexpr size_t kStates = 3;
+
 /// Gradients begin at cache lines.
 constexpr int64_t kFloatsOfLine = 16;
 
@@ -91,15 +94,23 @@ void CompiledStep::compile(const TrainingStepOptions &options) {
         freezeOthers(*module, trained);
         return module;
       },
-      "loss");
+      "loss", options.optimizer);
 }
 
-/// Outputs with a key are gradients, in the order of the weights.
+/// Outputs with a key are gradients, states those of parameters that the step
+/// updates, in the order of the weights.
 void CompiledStep::listGradients() {
   const auto tableInfos = runner.module->tables();
   for (int64_t i = 0; i < stepEntry->argument_count; ++i) {
     const stem_argument &argument = stepEntry->arguments[i];
     const std::string key = stepEntry->texts + argument.key;
+    if (argument.kind == STEM_ARG_STATE && states.size() % kStates == 0) {
+      parameterList.push_back(
+          {key, {argument.sizes, argument.sizes + argument.rank}});
+      gradientOffsets.push_back(-1);
+    }
+    if (argument.kind == STEM_ARG_STATE)
+      states.push_back(nullptr);
     if (argument.kind != STEM_ARG_OUTPUT || key.empty())
       continue;
     const auto info = std::ranges::find_if(
@@ -122,6 +133,8 @@ void CompiledStep::listGradients() {
     }
     gradientFloats += -gradientFloats & (kFloatsOfLine - 1);
   }
+  if (updatesParameters())
+    norms.resize(parameterList.size() + tableList.size());
 }
 
 int64_t CompiledStep::mostGradientRows(int64_t rows) const {
@@ -226,6 +239,17 @@ void CompiledStep::setParameter(size_t parameter,
   weights->set(parameterList[parameter].key, values, context());
 }
 
+void CompiledStep::bindState(size_t parameter, const ParameterState &state) {
+  float **own = &states.at(parameter * kStates);
+  own[0] = state.weight;
+  own[1] = state.first;
+  own[2] = state.second;
+}
+
+void CompiledStep::setScalars(const AdamWScalars &values) {
+  scalars = {values.rate, values.root, values.decay};
+}
+
 RowTable CompiledStep::table(size_t table) {
   const Table &info = tableList[table];
   void *rows = chosen.empty() ? weights->tableRows(tableNumbers[table])
@@ -285,17 +309,27 @@ stem_tensor CompiledStep::input(const stem_argument &argument,
     return vectorTensor(divergenceCotangents);
   if (name == "teacher")
     return teacherStates;
+  if (name == "optimizer_step")
+    return vectorTensor(scalars);
   fail("{}: the compiled step takes '{}', which nothing gives", runner.name,
        name);
+}
+
+stem_tensor CompiledStep::report(const std::string &name) {
+  if (name == "kl")
+    return vectorTensor(divergences);
+  if (name == "gradient_norms")
+    return vectorTensor(norms);
+  if (name == "gradient_scale")
+    return vectorTensor(usedScale);
+  return vectorTensor(losses);
 }
 
 stem_tensor CompiledStep::output(const stem_entry &entry,
                                  const stem_argument &argument) {
   const std::string key = entry.texts + argument.key;
   if (key.empty())
-    return vectorTensor(entry.texts + argument.name == std::string("kl")
-                            ? divergences
-                            : losses);
+    return report(entry.texts + argument.name);
   float *all = static_cast<float *>(gradients.data());
   for (size_t i = 0; i < parameterList.size(); ++i)
     if (parameterList[i].key == key)
@@ -332,8 +366,12 @@ double CompiledStep::call(const stem_entry &entry, const Batch &batch,
   setCotangents(tiled, scale);
   if (teacher)
     teacherStates = teacher->run(tiled);
+  size_t state = 0;
   runner.call(entry, tiled.tokens(), gradientRows,
               [&](const stem_argument &argument) {
+                if (argument.kind == STEM_ARG_STATE)
+                  return denseTensor(states[state++], STEM_F32, argument.sizes,
+                                     argument.rank);
                 if (argument.kind == STEM_ARG_PARAM)
                   return weights->tensor(entry, argument);
                 if (argument.kind == STEM_ARG_OUTPUT)

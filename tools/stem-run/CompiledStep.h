@@ -41,6 +41,11 @@ public:
   double evaluate(const Batch &batch) override;
   double teacherWeight() const override { return weightOfTeacher; }
   double divergence() const override { return divergenceSum; }
+  bool updatesParameters() const override { return !states.empty(); }
+  void bindState(size_t parameter, const ParameterState &state) override;
+  void setScalars(const AdamWScalars &scalars) override;
+  std::span<const float> gradientNorms() const override { return norms; }
+  float gradientScale() const override { return usedScale.front(); }
   std::span<const float> gradient(size_t parameter) const override;
   Rows tableGradient(size_t table) const override;
 
@@ -62,6 +67,7 @@ private:
   stem_tensor input(const stem_argument &argument, const std::string &name,
                     const TiledBatch &batch);
   stem_tensor output(const stem_entry &entry, const stem_argument &argument);
+  stem_tensor report(const std::string &name);
   void setCotangents(const TiledBatch &batch, float scale);
 
   const Checkpoint &checkpoint;
@@ -85,6 +91,10 @@ private:
   std::vector<int64_t> gradientOffsets, rowOffsets; ///< in floats
   int64_t gradientFloats = 0;
   Arena gradients;
+
+  /// Of each parameter that the step updates the weight and its moments.
+  std::vector<float *> states;
+  std::vector<float> scalars, norms, usedScale = {1};
 
   ScratchCaches scratch;
 

@@ -41,7 +41,8 @@ EntryRunner::EntryRunner(const Checkpoint &checkpoint,
 void EntryRunner::compile(
     const std::function<mlir::OwningOpRef<mlir::ModuleOp>(
         mlir::MLIRContext &, const GraphOptions &)> &buildGraph,
-    const std::string &trainedFunction) {
+    const std::string &trainedFunction,
+    const std::optional<StepOptimizer> &optimizer) {
   auto start = std::chrono::steady_clock::now();
   mlir::DialectRegistry registry;
   registerHostCompiler(registry);
@@ -56,6 +57,7 @@ void EntryRunner::compile(
   compile.useCache = options.useCache;
   compile.dumpDirectory = options.dumpDirectory;
   compile.trainedFunction = trainedFunction;
+  compile.optimizer = optimizer;
   HostCompileResult result = compileForHost(*ir, compile);
   for (const std::string &warning : result.warnings)
     printWarning(warning);

@@ -16,9 +16,11 @@
 #include "stem/Runtime/KVCache.h"
 #include "stem/Runtime/Module.h"
 #include "stem/Runtime/Tensor.h"
+#include "stem/Target/HostCompiler.h"
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace stem {
@@ -33,10 +35,12 @@ struct EntryRunner {
   /// Chooses types and positions; compiles nothing yet.
   EntryRunner(const Checkpoint &checkpoint, const EngineOptions &options);
 
-  /// With `trainedFunction` the gradient of that function too.
+  /// With `trainedFunction` the gradient of that function too, with `optimizer`
+  /// the updates of dense parameters in its place.
   void compile(const std::function<mlir::OwningOpRef<mlir::ModuleOp>(
                    mlir::MLIRContext &, const GraphOptions &)> &buildGraph,
-               const std::string &trainedFunction = {});
+               const std::string &trainedFunction = {},
+               const std::optional<StepOptimizer> &optimizer = {});
   const stem_entry &entry(const std::string &name) const;
 
   /// Of a cache for the options' positions and sequences.

@@ -32,6 +32,15 @@ struct Trainer::Rows {
   std::unique_ptr<RowGradients> sum;
 };
 
+std::optional<StepOptimizer>
+stem::stepOptimizer(const TrainerOptions &options) {
+  if (options.accumulate > 1 || options.clip > 0)
+    return std::nullopt;
+  return StepOptimizer{.beta1 = options.dense.beta1,
+                       .beta2 = options.dense.beta2,
+                       .epsilon = options.dense.epsilon};
+}
+
 TrainerMemory stem::trainerMemory(const TrainingStep &step,
                                   const TrainerOptions &options,
                                   int64_t tokens) {
@@ -91,9 +100,32 @@ Trainer::Trainer(const Checkpoint &checkpoint, TrainingStep &step,
                                                 table.columns);
     tables.push_back(std::move(own));
   }
+  if (step.updatesParameters())
+    bindStates();
 }
 
 Trainer::~Trainer() = default;
+
+/// The step updates what the optimizers hold.
+void Trainer::bindStates() {
+  if (options.accumulate > 1)
+    fail("a step that updates parameters takes one batch, not {}",
+         options.accumulate);
+  for (size_t i = 0; i < dense.size(); ++i)
+    step.bindState(i, {dense[i]->values.data(),
+                       dense[i]->optimizer->firstMoments(),
+                       dense[i]->optimizer->secondMoments()});
+}
+
+/// The scalars of matrices, whose decay is that of the options.
+void Trainer::prepareUpdate(double learningRate) {
+  AdamWScalars scalars = {};
+  for (const auto &parameter : dense) {
+    const AdamWScalars own = parameter->optimizer->nextStep(learningRate);
+    scalars = {own.rate, own.root, std::max(own.decay, scalars.decay)};
+  }
+  step.setScalars(scalars);
+}
 
 /// Of the trained tables, rising.
 std::vector<int32_t>
@@ -181,6 +213,28 @@ std::string Trainer::firstBadWeight() const {
   return "";
 }
 
+double Trainer::normOfGradients() const {
+  const GradientNorm norm = globalNorm(step.context(), namedGradients());
+  if (!norm.fault.empty())
+    failNotFinite(norm.fault);
+  return norm.norm;
+}
+
+/// Of the step's own sums.
+double Trainer::normOfUpdate() const {
+  const std::span<const float> norms = step.gradientNorms();
+  double total = 0;
+  for (size_t i = 0; i < norms.size(); ++i) {
+    if (!std::isfinite(norms[i]))
+      failNotFinite(
+          fmt::format("the gradient of {} has values that are NaN or infinite",
+                      i < dense.size() ? step.parameters()[i].key
+                                       : tables[i - dense.size()]->key));
+    total += double(norms[i]) * norms[i];
+  }
+  return std::sqrt(total);
+}
+
 /// What is behind a bad gradient is a bad weight, if there is one.
 void Trainer::failNotFinite(const std::string &fault) const {
   const std::string weight = firstBadWeight();
@@ -233,17 +287,16 @@ StepResult Trainer::update(std::span<const Batch> batches, double learningRate,
     table->optimizer->catchUp(ids);
   result.seconds.rows = lap.end();
   result.teacherWeight = step.teacherWeight();
+  if (step.updatesParameters())
+    prepareUpdate(learningRate);
   accumulate(batches, static_cast<float>(1.0 / double(result.labels)), result);
   result.seconds.compute = lap.end();
-  const std::vector<NamedGradient> gradients = namedGradients();
-  const GradientNorm norm = globalNorm(step.context(), gradients);
-  result.norm = norm.norm;
-  if (!norm.fault.empty())
-    failNotFinite(norm.fault);
+  result.norm = step.updatesParameters() ? normOfUpdate() : normOfGradients();
   if (!std::isfinite(result.loss()))
     failNotFinite(fmt::format("the loss is {}", result.loss()));
-  const double scale =
-      options.clip > 0 ? clipScale(norm.norm, options.clip) : 1;
+  const double scale = step.updatesParameters() ? step.gradientScale()
+                       : options.clip > 0 ? clipScale(result.norm, options.clip)
+                                          : 1;
   lap.end(); // of the norm
   applyDense(learningRate, scale);
   result.seconds.dense = lap.end();
@@ -256,9 +309,12 @@ StepResult Trainer::update(std::span<const Batch> batches, double learningRate,
 void Trainer::applyDense(double learningRate, double scale) {
   const bool sums = options.accumulate > 1;
   for (size_t i = 0; i < dense.size(); ++i) {
-    dense[i]->optimizer->update(sums ? std::span<const float>(dense[i]->sum)
-                                     : step.gradient(i),
-                                learningRate, scale);
+    if (step.updatesParameters())
+      dense[i]->optimizer->finishStep();
+    else
+      dense[i]->optimizer->update(sums ? std::span<const float>(dense[i]->sum)
+                                       : step.gradient(i),
+                                  learningRate, scale);
     step.setParameter(i, dense[i]->values);
   }
 }

@@ -29,6 +29,11 @@ struct TrainerOptions {
   int64_t accumulate = 1;   ///< micro-batches of a step
 };
 
+/// For the step, where it can update dense parameters as well as its caller: of
+/// a single batch, and without a norm to clip to, for which all gradients would
+/// be kept.
+std::optional<StepOptimizer> stepOptimizer(const TrainerOptions &options);
+
 /// Bytes beside those of the step (StepMemory).
 struct TrainerMemory {
   int64_t masters = 0;
@@ -78,8 +83,10 @@ public:
   ~Trainer();
 
   /// One optimizer step on the mean loss of all labels. Throws when the loss or
-  /// a gradient is no finite number, naming the first bad tensor; then nothing
-  /// has changed.
+  /// a gradient is no finite number, naming the first bad tensor. Then nothing
+  /// has changed, unless the step updates parameters without a norm to clip to:
+  /// those whose gradients were complete before the bad one have moved, and
+  /// nothing should be done with the object.
   StepResult update(std::span<const Batch> batches, double learningRate,
                     double tableLearningRate);
 
@@ -114,6 +121,10 @@ private:
   void accumulate(std::span<const Batch> batches, float scale,
                   StepResult &result);
   std::vector<NamedGradient> namedGradients() const;
+  void bindStates();
+  void prepareUpdate(double learningRate);
+  double normOfGradients() const;
+  double normOfUpdate() const;
   [[noreturn]] void failNotFinite(const std::string &fault) const;
   std::string firstBadWeight() const;
   void applyDense(double learningRate, double scale);

@@ -58,7 +58,9 @@ TrainingPlan::TrainingPlan(const Checkpoint &checkpoint,
       {"tables", own.tables, tablesNote(checkpoint, step)},
       {"row moments", outer.rowState,
        fmt::format("--row-optimizer={}", rowModeName(options.rows.mode))},
-      {"gradients", sumOfBytes({own.gradients, outer.gradients}), ""},
+      {"gradients", sumOfBytes({own.gradients, outer.gradients}),
+       step.updatesParameters() ? "of rows; others are among the activations"
+                                : ""},
       {"activations", own.activations,
        fmt::format("--batch={} --ctx={}{}", shape.rows, shape.length,
                    bound.sequences > shape.rows

@@ -90,6 +90,7 @@ void TrainingRun::makeStep() {
   options.teacherWeight = arguments.teacherWeight;
   options.tokens = shape.batchTokens();
   options.rows = shape.rows;
+  options.optimizer = stepOptimizer(arguments.trainer);
   {
     const Heartbeat heartbeat("compiling");
     step = makeTrainingStep(checkpoint, options);

@@ -32,6 +32,14 @@ int64_t TrainingStep::Parameter::elements() const {
   return count;
 }
 
+void TrainingStep::bindState(size_t parameter, const ParameterState &) {
+  fail("{}: this step updates no parameters", parameters()[parameter].key);
+}
+
+void TrainingStep::setScalars(const AdamWScalars &) {
+  fail("this step updates no parameters");
+}
+
 std::set<std::string> stem::trainedKeys(const Checkpoint &checkpoint,
                                         TrainedPart part) {
   const ModelWeights &weights = checkpoint.weights();

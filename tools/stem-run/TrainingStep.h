@@ -13,6 +13,7 @@
 
 #include "stem/Data/Batch.h"
 #include "stem/Model/Checkpoint.h"
+#include "stem/Target/HostCompiler.h"
 #include "stem/Training/RowOptimizer.h"
 
 #include <cstdint>
@@ -49,6 +50,8 @@ struct TrainingStepOptions {
   double teacherWeight = 1; ///< of the divergence; that of labels is the rest
   int64_t tokens = 0;       ///< places of the largest batch
   int64_t rows = 1;         ///< sequences of the largest batch
+  /// Parameters are updated by the step itself, where there are any.
+  std::optional<StepOptimizer> optimizer;
 };
 
 /// What the live rows of a table are in.
@@ -127,6 +130,26 @@ public:
   /// or evaluation.
   virtual double divergence() const { return 0; }
 
+  /// \name Parameters that a run updates
+  /// @{
+  /// Of one parameter, in memory that outlives the step's runs.
+  struct ParameterState {
+    float *weight, *first, *second;
+  };
+  /// A run moves all parameters, their executed form apart, and gives norms in
+  /// place of their gradients.
+  virtual bool updatesParameters() const { return false; }
+  virtual void bindState(size_t parameter, const ParameterState &state);
+  /// What the next runs multiply by.
+  virtual void setScalars(const AdamWScalars &scalars);
+  /// Of the last run, parameters first and then tables. Once one is NaN or
+  /// infinite no further parameter was moved, with StepOptimizer::clip none.
+  virtual std::span<const float> gradientNorms() const { return {}; }
+  /// What it multiplied gradients by; those of tables are as they were.
+  virtual float gradientScale() const { return 1; }
+  /// @}
+
+  /// Of a step that does not update parameters.
   virtual std::span<const float> gradient(size_t parameter) const = 0;
   virtual Rows tableGradient(size_t table) const = 0;
 };

@@ -10,20 +10,31 @@
 
 #include "stem/Support/ScratchFolder.h"
 #include "stem/Target/HostTarget.h"
+#include "stem/Transforms/Defaults.h"
 
 #include "mlir/IR/DialectRegistry.h"
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace stem {
 
+/// How a compiled step updates dense parameters, see stem-insert-optimizer.
+struct StepOptimizer {
+  double beta1 = kDefaultBeta1, beta2 = kDefaultBeta2;
+  double epsilon = kDefaultEpsilon;
+  double clip = 0; ///< global norm; 0: not clipped
+};
+
 struct HostCompileOptions {
   HostTarget target;
   /// The function whose gradient is compiled beside it; empty: none.
   std::string trainedFunction;
+  /// Updates dense parameters in that gradient's place.
+  std::optional<StepOptimizer> optimizer;
   /// Keeps compiled modules; empty: the default, see cacheDirectory().
   std::filesystem::path cacheDirectory;
   bool useCache = true;

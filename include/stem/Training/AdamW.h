@@ -43,6 +43,13 @@ inline double decayOfRank(double decay, size_t rank) {
   return rank < 2 ? 0 : decay;
 }
 
+/// What a step of AdamW multiplies by, rounded from f64.
+struct AdamWScalars {
+  float rate;  ///< lr / (1 - beta1^t)
+  float root;  ///< 1 / sqrt(1 - beta2^t)
+  float decay; ///< lr decay
+};
+
 /// One parameter with its moments, 8 bytes an element. Every element is
 /// computed alone: the bits depend on no number of threads.
 class AdamW {
@@ -60,6 +67,16 @@ public:
   void update(std::span<const float> gradient, double learningRate,
               double gradientScale = 1);
 
+  /// \name A step that other code takes, on the weights and these moments
+  /// @{
+  /// What it needs, checked like the arguments of update.
+  AdamWScalars nextStep(double learningRate) const;
+  float *firstMoments() { return static_cast<float *>(firstMoment.data()); }
+  float *secondMoments() { return static_cast<float *>(secondMoment.data()); }
+  /// Counts it, once it is taken; a bf16 copy follows.
+  void finishStep();
+  /// @}
+
   int64_t steps() const { return stepCount; }
 
   /// Views of NAME.w, NAME.m, NAME.v (F32) and NAME.steps (I64), which a
@@ -70,6 +87,8 @@ public:
   void restore(std::span<const TensorView> tensors);
 
 private:
+  void updateCopy();
+
   stem_context *context;
   std::string name;
   std::span<float> weights;

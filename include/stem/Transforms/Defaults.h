@@ -29,6 +29,11 @@ inline constexpr int64_t kDefaultMinElements = 16;
 /// Steps of the interpreter: some ten seconds of the slowest ones.
 inline constexpr int64_t kDefaultMaxSteps = int64_t{1} << 28;
 
+/// Of AdamW in the step.
+inline constexpr double kDefaultBeta1 = 0.9;
+inline constexpr double kDefaultBeta2 = 0.95;
+inline constexpr double kDefaultEpsilon = 1e-8;
+
 } // namespace stem
 
 #endif // STEM_TRANSFORMS_DEFAULTS_H

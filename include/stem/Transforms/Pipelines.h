@@ -106,6 +106,23 @@ struct TrainingPipelineOptions
   Option<int64_t> tokens{*this, "stem-tokens",
                          llvm::cl::desc("Tokens of a step, for the budget"),
                          llvm::cl::init(1)};
+  Option<bool> optimizer{
+      *this, "stem-optimizer",
+      llvm::cl::desc("Update dense parameters in the step, by AdamW, instead "
+                     "of giving their gradients"),
+      llvm::cl::init(false)};
+  Option<double> beta1{*this, "stem-beta1",
+                       llvm::cl::desc("Of stem-insert-optimizer"),
+                       llvm::cl::init(kDefaultBeta1)};
+  Option<double> beta2{*this, "stem-beta2",
+                       llvm::cl::desc("Of stem-insert-optimizer"),
+                       llvm::cl::init(kDefaultBeta2)};
+  Option<double> epsilon{*this, "stem-epsilon",
+                         llvm::cl::desc("Of stem-insert-optimizer"),
+                         llvm::cl::init(kDefaultEpsilon)};
+  Option<double> clip{*this, "stem-clip",
+                      llvm::cl::desc("Of stem-insert-optimizer"),
+                      llvm::cl::init(0)};
 };
 
 /// Within the graph phase: the step that gives a loss and its gradients, in

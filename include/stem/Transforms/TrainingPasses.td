@@ -169,3 +169,62 @@ def StemTransposeWeightsPass
     missed remark of the category `stem-transpose-weights` says why.
   }];
 }
+
+def StemInsertOptimizerPass
+    : Pass<"stem-insert-optimizer", "::mlir::ModuleOp"> {
+  let summary = "Update dense parameters in the step, where their gradients are";
+  let description = [{
+    Where the function `stem-function` returns the gradient of a `stem.param`
+    (`stem.gradient_of`), puts a `stem.adamw` behind the op that makes it. The
+    weight in f32 and its moments are arguments that are updated in place
+    (`stem.state_of`), in this order for each parameter; the gradient is no
+    result any more, and its buffer is free for those of the next layer. What
+    changes with a step comes as `optimizer_step`, see `stem.adamw`; tensors of
+    two dimensions decay, others do not.
+
+    An update waits for the sum of squares of its gradient: once a sum is NaN
+    or infinite that weight and all later ones stay as they are. With
+    `stem-clip` the updates follow after all gradients, scaled to that global
+    norm at most; the gradients of tables count in it, and where one is not
+    finite nothing is updated. The step gives the norm of each gradient in f32,
+    `gradient_norms`, dense ones first and then tables, each in the order of the
+    results, and with `stem-clip` `gradient_scale`.
+
+    ```mlir
+    func.func @loss_vjp(...) -> (tensor<?xf32>, tensor<4x8xf32> {stem.gradient_of = @w})
+    %dw = stem.linear_weight_vjp ...
+    return %nll, %dw
+    // becomes, with the arguments %step, %w, %m, %v, %out
+    %dw = stem.linear_weight_vjp ...
+    %sums = stem.sum_squares %dw into %zeros[0] : ...
+    %scale = stem.gradient_scale %sums : ...
+    %w1, %m1, %v1 = stem.adamw %dw into %w, %m, %v step %step scale %scale {...} : ...
+    return %nll, %w1, %m1, %v1, %norms
+    ```
+
+    The rows of tables stay results: their optimizers bring a row up to date
+    before a step reads it and know the step that it was last in, so they need
+    the ids of a batch before the step begins. What is frozen has no gradient and stays as it
+    is. The executed weight, packed or rounded, is the caller's to make anew:
+    panels of both directions are another program than a parameter's elements.
+
+    Runs after `stem-transpose-weights` and before `stem-results-to-arguments`.
+    NOTE: a function without gradients of parameters stays as it is.
+  }];
+  let options = [
+    Option<"function", "stem-function", "std::string",
+           /*default=*/"\"loss_vjp\"",
+           "The function that gives gradients.">,
+    Option<"beta1", "stem-beta1", "double", /*default=*/"::stem::kDefaultBeta1",
+           "How much of the first moment stays.">,
+    Option<"beta2", "stem-beta2", "double", /*default=*/"::stem::kDefaultBeta2",
+           "How much of the second moment stays.">,
+    Option<"epsilon", "stem-epsilon", "double", /*default=*/"::stem::kDefaultEpsilon",
+           "What is added to the root of the second moment.">,
+    Option<"clip", "stem-clip", "double", /*default=*/"0.0",
+           "Largest global norm of the gradients; 0: any.">
+  ];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::math::MathDialect"
+  ];
+}

@@ -143,6 +143,8 @@ const AttributeRule kRules[] = {
     {StemDialect::kTransposedAttr, Place::Argument, kUnit, isKind<UnitAttr>},
     {StemDialect::kGradientOfAttr, Place::Argument, kSymbol,
      isKind<FlatSymbolRefAttr>},
+    {StemDialect::kStateOfAttr, Place::Argument, kSymbol,
+     isKind<FlatSymbolRefAttr>},
     {StemDialect::kRoleAttr, Place::Argument,
      "\"ids\", \"positions\" or \"sequences\"", isRole},
     {StemDialect::kScratchAttr, Place::Argument, kUnit, isKind<UnitAttr>},

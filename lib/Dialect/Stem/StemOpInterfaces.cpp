@@ -405,6 +405,15 @@ OpCost GateVjpOp::getCost(int64_t tokens) {
 OpCost SumRowsOp::getCost(int64_t tokens) {
   return elementwiseCost(*this, getX(), 1, tokens);
 }
+OpCost SumSquaresOp::getCost(int64_t tokens) {
+  return elementwiseCost(*this, getX(), 2, tokens);
+}
+OpCost GradientScaleOp::getCost(int64_t tokens) {
+  return elementwiseCost(*this, getSums(), 1, tokens);
+}
+OpCost AdamWOp::getCost(int64_t tokens) {
+  return elementwiseCost(*this, getWeight(), 15, tokens);
+}
 OpCost SiluVjpOp::getCost(int64_t tokens) {
   return elementwiseCost(*this, getX(), 8, tokens);
 }

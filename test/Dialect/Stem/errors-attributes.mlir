@@ -159,6 +159,11 @@ func.func private @a2_gradient_of(tensor<4xf32> {stem.gradient_of = "w"})
 
 // -----
 
+// expected-error @+1 {{'func.func' op attribute 'stem.state_of' must be a symbol, got unit}}
+func.func private @a2_state_of(tensor<4xf32> {stem.state_of})
+
+// -----
+
 // expected-error @+1 {{'func.func' op attribute 'stem.role' must be "ids", "positions" or "sequences", got "names"}}
 func.func private @a2_role(tensor<?xi32> {stem.role = "names"})
 

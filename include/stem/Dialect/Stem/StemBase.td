@@ -49,7 +49,8 @@ def Stem_Dialect : Dialect {
       `stem.label_bound` (the same for labels, of which -100 is none),
       `stem.row_index` (unit: it numbers tokens of the step),
       `stem.output_index` (unit: it numbers output rows), `stem.gradient_of` (as
-      on results, of an argument that one is built in), `stem.role`
+      on results, of an argument that one is built in), `stem.state_of` (the
+      symbol whose optimizer state is updated there), `stem.role`
       (`"ids"`, `"positions"` or `"sequences"`, for the interpreter),
       `stem.scratch`, `stem.arena` (unit: planned memory),
       `stem.scratch_cache` (unit: a cache that holds nothing between steps).
@@ -111,6 +112,9 @@ def Stem_Dialect : Dialect {
     static constexpr ::llvm::StringLiteral kInitAttr = "stem.init";
     /// stem.param and stem.table attribute (unit): no gradient is asked for.
     static constexpr ::llvm::StringLiteral kFrozenAttr = "stem.frozen";
+    /// Argument attribute: the stem.param whose weight in f32, or moment of an
+    /// optimizer, is read and updated there.
+    static constexpr ::llvm::StringLiteral kStateOfAttr = "stem.state_of";
     /// Result attributes: the symbol whose gradient it is, or whose rows' ids.
     static constexpr ::llvm::StringLiteral kGradientOfAttr =
         "stem.gradient_of";

@@ -44,6 +44,7 @@ include "stem/Dialect/Stem/StemTransformerOps.td"
 include "stem/Dialect/Stem/StemTableOps.td"
 include "stem/Dialect/Stem/StemGradientOps.td"
 include "stem/Dialect/Stem/StemStepOps.td"
+include "stem/Dialect/Stem/StemOptimizerOps.td"
 include "stem/Dialect/Stem/StemScheduleOps.td"
 
 #endif // STEM_DIALECT_STEM_OPS_TD

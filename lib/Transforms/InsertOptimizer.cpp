@@ -1,0 +1,352 @@
+//===- InsertOptimizer.cpp - Updates where gradients are complete ---------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "stem/Dialect/Stem/StemDialect.h"
+#include "stem/Transforms/Passes.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
+#include "mlir/IR/SymbolTable.h"
+
+#include <cmath>
+
+namespace stem {
+#define GEN_PASS_DEF_STEMINSERTOPTIMIZERPASS
+#include "stem/Transforms/Passes.h.inc"
+} // namespace stem
+
+using namespace mlir;
+using namespace stem;
+
+namespace {
+
+/// A result that is a gradient, of a parameter or of a table's rows.
+struct Gradient {
+  unsigned result;
+  FlatSymbolRefAttr of;
+  Value value;
+  bool isDense;
+  int64_t place = 0; ///< among the sums of squares
+  /// Of a parameter: the weight in f32 and its moments, before and after.
+  SmallVector<Value, 3> state, updated;
+};
+
+struct InsertOptimizerPass
+    : public stem::impl::StemInsertOptimizerPassBase<InsertOptimizerPass> {
+  using Base::Base;
+
+  LogicalResult initialize(MLIRContext *context) override {
+    auto check = [&](StringRef name, double value, bool holds,
+                     StringRef wanted) {
+      if (!holds)
+        emitError(UnknownLoc::get(context))
+            << name << " is " << value << "; wanted " << wanted;
+      return holds;
+    };
+    auto isBeta = [](double beta) { return beta >= 0 && beta < 1; };
+    auto isLimit = [](double norm) { return norm >= 0 && !std::isinf(norm); };
+    constexpr StringLiteral betas = "0 or more, less than 1";
+    return success(
+        check("stem-beta1", beta1, isBeta(beta1), betas) &&
+        check("stem-beta2", beta2, isBeta(beta2), betas) &&
+        check("stem-epsilon", epsilon, epsilon >= 1e-12 && epsilon <= 1,
+              "1e-12 to 1, for moments are kept in f32") &&
+        check("stem-clip", clip, isLimit(clip), "0 or a finite number above"));
+  }
+
+  void runOnOperation() override {
+    SymbolTable symbols(getOperation());
+    auto step = symbols.lookup<func::FuncOp>(function.getValue());
+    if (!step || step.isExternal()) {
+      getOperation().emitError()
+          << "stem-function is '" << function.getValue()
+          << "', and the module has no function of that name with a body";
+      return signalPassFailure();
+    }
+    SmallVector<Gradient> gradients;
+    if (failed(collect(step, symbols, gradients)))
+      return signalPassFailure();
+    if (llvm::none_of(gradients, [](const Gradient &g) { return g.isDense; }))
+      return;
+    if (failed(verifyPlaces(step, gradients)))
+      return signalPassFailure();
+    rewrite(step, gradients);
+  }
+
+private:
+  LogicalResult collect(func::FuncOp step, SymbolTable &symbols,
+                        SmallVectorImpl<Gradient> &gradients);
+  LogicalResult verifyDense(func::FuncOp step, const Gradient &gradient);
+  LogicalResult verifyPlaces(func::FuncOp step, ArrayRef<Gradient> gradients);
+  void rewrite(func::FuncOp step, MutableArrayRef<Gradient> gradients);
+  void addState(func::FuncOp step, Gradient &gradient);
+  Value addSum(Value sums, const Gradient &gradient, Operation *last);
+  Value scaleOf(OpBuilder &builder, Location loc, Value sums);
+  void update(OpBuilder &builder, Gradient &gradient, Value scale);
+  Value normsOf(OpBuilder &builder, Location loc, Value sums);
+  BlockArgument addArgument(func::FuncOp step, Type type, const Twine &name,
+                            bool isOutput, FlatSymbolRefAttr stateOf = {});
+  void replaceResults(func::FuncOp step, ArrayRef<Gradient> gradients,
+                      ArrayRef<Value> reports);
+
+  /// `optimizer_step`.
+  Value scalars;
+};
+
+unsigned countOutputs(func::FuncOp function) {
+  unsigned count = 0;
+  for (unsigned i = 0; i < function.getNumArguments(); ++i)
+    count += function.getArgAttr(i, StemDialect::kOutputAttr) != nullptr;
+  return count;
+}
+
+Operation *terminatorOf(func::FuncOp function) {
+  return function.getBody().front().getTerminator();
+}
+
+//===----------------------------------------------------------------------===//
+// What there is to update
+//===----------------------------------------------------------------------===//
+
+/// Dense ones first, then those of tables, each in the order of the results.
+LogicalResult
+InsertOptimizerPass::collect(func::FuncOp step, SymbolTable &symbols,
+                             SmallVectorImpl<Gradient> &gradients) {
+  if (!step.getBody().hasOneBlock())
+    return step.emitOpError("has more than one block: gradients are complete "
+                            "in an order that is known");
+  for (unsigned i = 0; i < step.getNumResults(); ++i) {
+    auto of = step.getResultAttrOfType<FlatSymbolRefAttr>(
+        i, StemDialect::kGradientOfAttr);
+    if (!of)
+      continue;
+    Operation *symbol = symbols.lookup(of.getValue());
+    if (!isa_and_present<ParamOp, TableOp>(symbol))
+      return step.emitOpError()
+             << "result " << i << " is the gradient of '" << of.getValue()
+             << "', which is neither a stem.param nor a stem.table";
+    gradients.push_back({i,
+                         of,
+                         terminatorOf(step)->getOperand(i),
+                         isa<ParamOp>(symbol),
+                         0,
+                         {},
+                         {}});
+    if (failed(verifyDense(step, gradients.back())))
+      return failure();
+  }
+  llvm::sort(gradients, [](const Gradient &a, const Gradient &b) {
+    return std::pair(!a.isDense, a.result) < std::pair(!b.isDense, b.result);
+  });
+  for (auto [place, gradient] : llvm::enumerate(gradients))
+    gradient.place = place;
+  return success();
+}
+
+LogicalResult InsertOptimizerPass::verifyDense(func::FuncOp step,
+                                               const Gradient &gradient) {
+  auto type = dyn_cast<RankedTensorType>(gradient.value.getType());
+  bool fits = type && type.getElementType().isF32() &&
+              (type.getRank() == 1 || type.getRank() == 2);
+  if (fits && gradient.isDense)
+    fits = type.hasStaticShape();
+  if (fits)
+    return success();
+  return step.emitOpError()
+         << "result " << gradient.result << ", the gradient of '"
+         << gradient.of.getValue() << "', is " << gradient.value.getType()
+         << "; wanted a "
+         << (gradient.isDense ? "vector or matrix of f32 with static sizes"
+                              : "matrix of f32 rows: run "
+                                "stem-unpair-row-gradients before");
+}
+
+LogicalResult InsertOptimizerPass::verifyPlaces(func::FuncOp step,
+                                                ArrayRef<Gradient> gradients) {
+  if (!SymbolTable::symbolKnownUseEmpty(step, getOperation()))
+    return step.emitOpError("is called: only an entry that nothing calls can "
+                            "get the arguments of an optimizer");
+  for (unsigned i = 0; i < step.getNumArguments(); ++i)
+    if (auto of = step.getArgAttrOfType<FlatSymbolRefAttr>(
+            i, StemDialect::kStateOfAttr))
+      return step.emitOpError()
+             << "updates '" << of.getValue() << "' already: argument " << i
+             << " has '" << StemDialect::kStateOfAttr << "'";
+  unsigned outputs = countOutputs(step);
+  for (const Gradient &gradient : gradients)
+    if (gradient.result < outputs)
+      return step.emitOpError()
+             << "result " << gradient.result << ", the gradient of '"
+             << gradient.of.getValue()
+             << "', is built in an argument already; run stem-insert-optimizer "
+                "before stem-results-to-arguments";
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Arguments and results
+//===----------------------------------------------------------------------===//
+
+BlockArgument InsertOptimizerPass::addArgument(func::FuncOp step, Type type,
+                                               const Twine &name, bool isOutput,
+                                               FlatSymbolRefAttr stateOf) {
+  Builder builder(&getContext());
+  SmallVector<NamedAttribute> attributes = {builder.getNamedAttr(
+      StemDialect::kNameAttr, builder.getStringAttr(name))};
+  if (isOutput)
+    attributes.push_back(
+        builder.getNamedAttr(StemDialect::kOutputAttr, builder.getUnitAttr()));
+  if (stateOf)
+    attributes.push_back(
+        builder.getNamedAttr(StemDialect::kStateOfAttr, stateOf));
+  unsigned index = step.getNumArguments();
+  (void)step.insertArgument(index, type, builder.getDictionaryAttr(attributes),
+                            step.getLoc());
+  return step.getArgument(index);
+}
+
+void InsertOptimizerPass::addState(func::FuncOp step, Gradient &gradient) {
+  for (const char *what : {"weight", "first moment", "second moment"})
+    gradient.state.push_back(
+        addArgument(step, gradient.value.getType(),
+                    Twine(what) + " of " + gradient.of.getValue(),
+                    /*isOutput=*/true, gradient.of));
+}
+
+/// Results: what is built in arguments so far, the states, `reports`, the rest.
+void InsertOptimizerPass::replaceResults(func::FuncOp step,
+                                         ArrayRef<Gradient> gradients,
+                                         ArrayRef<Value> reports) {
+  // Before the new arguments of states and reports.
+  unsigned outputs = countOutputs(step) - reports.size();
+  for (const Gradient &gradient : gradients)
+    outputs -= gradient.state.size();
+  Operation *terminator = terminatorOf(step);
+  SmallVector<Value> values;
+  SmallVector<DictionaryAttr> attributes;
+  auto keep = [&](unsigned i) {
+    values.push_back(terminator->getOperand(i));
+    DictionaryAttr own = step.getResultAttrDict(i);
+    attributes.push_back(own ? own : DictionaryAttr::get(&getContext()));
+  };
+  auto add = [&](ArrayRef<Value> added) {
+    llvm::append_range(values, added);
+    attributes.resize(values.size(), DictionaryAttr::get(&getContext()));
+  };
+  for (unsigned i = 0; i < outputs; ++i)
+    keep(i);
+  for (const Gradient &gradient : gradients)
+    add(gradient.updated);
+  add(reports);
+  for (unsigned i = outputs; i < step.getNumResults(); ++i)
+    if (llvm::none_of(gradients, [&](const Gradient &gradient) {
+          return gradient.isDense && gradient.result == i;
+        }))
+      keep(i);
+  terminator->setOperands(values);
+  step.setFunctionType(
+      FunctionType::get(&getContext(), step.getArgumentTypes(),
+                        llvm::to_vector(ValueRange(values).getTypes())));
+  step.setAllResultAttrs(attributes);
+}
+
+//===----------------------------------------------------------------------===//
+// Sums and updates
+//===----------------------------------------------------------------------===//
+
+/// Behind the gradient, and behind all that was inserted so far: the sums are
+/// updated in place.
+Value InsertOptimizerPass::addSum(Value sums, const Gradient &gradient,
+                                  Operation *last) {
+  OpBuilder builder(&getContext());
+  builder.setInsertionPointAfterValue(gradient.value);
+  if (!last->isBeforeInBlock(&*builder.getInsertionPoint()))
+    builder.setInsertionPointAfter(last);
+  return SumSquaresOp::create(builder, gradient.value.getLoc(), gradient.value,
+                              sums, gradient.place);
+}
+
+Value InsertOptimizerPass::scaleOf(OpBuilder &builder, Location loc,
+                                   Value sums) {
+  return GradientScaleOp::create(builder, loc, sums,
+                                 clip > 0 ? builder.getF64FloatAttr(clip)
+                                          : FloatAttr());
+}
+
+void InsertOptimizerPass::update(OpBuilder &builder, Gradient &gradient,
+                                 Value scale) {
+  auto type = cast<RankedTensorType>(gradient.value.getType());
+  auto op = AdamWOp::create(
+      builder, gradient.value.getLoc(), gradient.value, gradient.state[0],
+      gradient.state[1], gradient.state[2], scalars, scale,
+      builder.getF64FloatAttr(beta1), builder.getF64FloatAttr(beta2),
+      builder.getF64FloatAttr(epsilon),
+      type.getRank() > 1 ? builder.getUnitAttr() : UnitAttr());
+  llvm::append_range(gradient.updated, op.getResults());
+}
+
+Value InsertOptimizerPass::normsOf(OpBuilder &builder, Location loc,
+                                   Value sums) {
+  auto type = cast<RankedTensorType>(sums.getType());
+  Value norms = math::SqrtOp::create(builder, loc, sums);
+  return arith::TruncFOp::create(builder, loc, type.clone(builder.getF32Type()),
+                                 norms);
+}
+
+void InsertOptimizerPass::rewrite(func::FuncOp step,
+                                  MutableArrayRef<Gradient> gradients) {
+  Location loc = step.getLoc();
+  OpBuilder builder = OpBuilder::atBlockBegin(&step.getBody().front());
+  Type f32 = builder.getF32Type();
+  auto sumType =
+      RankedTensorType::get({int64_t(gradients.size())}, builder.getF64Type());
+  Value sums = arith::ConstantOp::create(builder, loc,
+                                         DenseElementsAttr::get(sumType, 0.0));
+  scalars = addArgument(step, RankedTensorType::get({3}, f32), "optimizer_step",
+                        /*isOutput=*/false);
+  SmallVector<Gradient *> byCompletion;
+  for (Gradient &gradient : gradients) {
+    if (gradient.isDense)
+      addState(step, gradient);
+    byCompletion.push_back(&gradient);
+  }
+  llvm::sort(byCompletion, [](const Gradient *a, const Gradient *b) {
+    Operation *first = a->value.getDefiningOp();
+    Operation *second = b->value.getDefiningOp();
+    if (first == second)
+      return a->place < b->place;
+    return second && (!first || first->isBeforeInBlock(second));
+  });
+
+  Operation *last = sums.getDefiningOp();
+  for (Gradient *gradient : byCompletion) {
+    sums = addSum(sums, *gradient, last);
+    last = sums.getDefiningOp();
+    if (clip > 0 || !gradient->isDense)
+      continue;
+    builder.setInsertionPointAfter(last);
+    update(builder, *gradient, scaleOf(builder, loc, sums));
+    last = gradient->updated.front().getDefiningOp();
+  }
+  builder.setInsertionPoint(terminatorOf(step));
+  SmallVector<Value> reports = {normsOf(builder, loc, sums)};
+  if (clip > 0) {
+    reports.push_back(scaleOf(builder, loc, sums));
+    for (Gradient &gradient : gradients)
+      if (gradient.isDense)
+        update(builder, gradient, reports.back());
+  }
+  addArgument(step, reports[0].getType(), "gradient_norms", /*isOutput=*/true);
+  if (clip > 0)
+    addArgument(step, reports[1].getType(), "gradient_scale",
+                /*isOutput=*/true);
+  replaceResults(step, gradients, reports);
+}
+
+} // namespace
