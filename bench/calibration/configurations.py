@@ -33,6 +33,8 @@ def calibrated(name, *options, seeds=(0,), tokens=TOKENS, layers_of=None,
 
 MIDDLE = "--layers=" + ",".join(map(str, range(1, 29)))
 TEN = "ten, rank 0"  # the run whose layers others share
+# The ten without layer 0, which a map with one row for all ids harms.
+NINE = "--layers=9,10,12,13,14,15,16,17,18"
 TEN_MORE = "ten, rank 0, 200,000 tokens"
 
 CONFIGURATIONS = [
@@ -46,6 +48,13 @@ CONFIGURATIONS = [
                seeds=MAIN_SEEDS),
     calibrated("28 layers, rank 64, 200,000 tokens", MIDDLE, "--mix-rank=64",
                tokens=MORE_TOKENS),
+    # The model's own text beside the files: for what they do not cover.
+    calibrated("28 layers, rank 64, a quarter its own", MIDDLE,
+               "--mix-rank=64", "--self-share=0.25"),
+    calibrated("28 layers, rank 64, half its own", MIDDLE, "--mix-rank=64",
+               "--self-share=0.5", seeds=MAIN_SEEDS),
+    calibrated("ten, rank 0, half its own", "--self-share=0.5",
+               layers_of=TEN),
     calibrated("ten, a fifth of the arithmetic", "--flops=20%",
                layers_of=TEN),
     calibrated(TEN_MORE, "--layers=auto:10", tokens=MORE_TOKENS),
@@ -59,6 +68,12 @@ CONFIGURATIONS = [
     *(calibrated(f"ten, one row, rank {rank}", "--rows=mean",
                  f"--mix-rank={rank}", layers_of=TEN)
       for rank in (0, 64, 128)),
+    *(calibrated(f"nine, {rows}, rank {rank}", NINE, *options,
+                 f"--mix-rank={rank}")
+      for rank in (0, 64, 128)
+      for rows, options in (("rows", ()), ("one row", ("--rows=mean",)))),
+    calibrated("ten, one row, rank 0, 200,000 tokens", "--rows=mean",
+               tokens=MORE_TOKENS, layers_of=TEN_MORE),
     # d_ff pruned, and whole blocks dropped, at equal arithmetic: ten
     # up-projections of SmolLM2-135M are two and a half blocks.
     calibrated("ten, pruned", "--method=prune", layers_of=TEN, is_dense=True),

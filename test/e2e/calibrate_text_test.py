@@ -61,6 +61,23 @@ class CalibrateTextTest(ModelTest):
         self.assertEqual(calibration["texts"][0]["split"], "windows")
         self.assertEqual(calibration["texts"][2]["split"], "documents")
 
+    def test_self_share(self):
+        _, calibration = self.convert(self.text(), "--self-share=0.5",
+                                      "--dialogue-share=0")
+        texts = calibration["texts"]
+        self.assertEqual([text["tokens_taken"] for text in texts], [4096, 4096])
+        self.assertEqual(texts[1]["file"], "self")
+        command = ["convert", self.small, self.path("out"), "--layers=1"]
+        self.assert_fails(["--self-share is the share beside files",
+                           "--calibrate=FILE"], *command, "--self-share=0.5")
+        self.assert_fails(["--self-share is the share beside files"],
+                          *command, "--self-share=0.5", "--calibrate=self")
+        for share in ("0", "0.95", "nan"):
+            self.assert_fails(["--self-share"], *command, self.text(),
+                              f"--self-share={share}")
+        self.assert_fails(["--self-share is for --init=calibrated"], *command,
+                          "--init=xavier", "--self-share=0.5")
+
     def test_what_is_printed(self):
         result = stem_run("convert", self.small, self.path("out"),
                           "--layers=1", "--calibrate-tokens=8192")

@@ -139,15 +139,21 @@ stem::gatherCalibrationText(const Checkpoint &checkpoint,
   const size_t selves = std::erase(ofFiles.files, kSelf);
   if (selves > 1)
     throw UsageError("--calibrate=self is there twice; give it once");
-  const bool isSelf = selves == 1 || options.files.empty();
+  if (options.selfShare && ofFiles.files.empty())
+    throw UsageError("--self-share is the share beside files; give "
+                     "--calibrate=FILE too, or leave it out: the text is all "
+                     "the model's");
+  const bool isSelf =
+      selves == 1 || options.files.empty() || options.selfShare.has_value();
   double share = dialogueShare(options, tokenizer);
   const std::optional<DialogueWriter> dialogues =
       planDialogue(checkpoint, tokenizer, share);
   if (!dialogues)
     share = 0;
   const int64_t wanted = dialogueTokens(options.tokens, share);
-  std::vector<int64_t> shares = textShares(
-      ofFiles.files.size() + isSelf, options.tokens, options.window, share);
+  std::vector<int64_t> shares =
+      textShares(ofFiles.files.size() + isSelf, options.tokens, options.window,
+                 {share, options.selfShare});
   RepeatedPassages repeated;
   std::vector<TextSource> sources =
       readTextSources(ofFiles, tokenizer, repeated);
@@ -220,6 +226,12 @@ void stem::addCalibrationTextOptions(CLI::App &command,
                   "template, answered by the model (default: 0.1 where there "
                   "is one)")
       ->check(finiteNumber(0, 0.9));
+  command
+      .add_option("--self-share", options.selfShare,
+                  "Share of the tokens that the model writes itself beside "
+                  "files (default: none, or with --calibrate=self as many as "
+                  "a file gives)")
+      ->check(finiteNumber(0.01, 0.9));
   command
       .add_option("--calibrate-seed", options.seed,
                   "Which documents are taken, and for what, and what the model "

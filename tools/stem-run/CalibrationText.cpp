@@ -367,34 +367,74 @@ int64_t stem::dialogueTokens(int64_t tokens, double share) {
   return static_cast<int64_t>(share * static_cast<double>(tokens));
 }
 
-/// The fewest tokens of which dialogue leaves so many.
-static int64_t fewestTokens(int64_t text, double dialogueShare) {
-  int64_t tokens =
-      static_cast<int64_t>(static_cast<double>(text - 1) / (1 - dialogueShare));
-  while (tokens - dialogueTokens(tokens, dialogueShare) < text)
+namespace {
+
+/// Windows of the texts, the last one apart where it has a share of its own.
+struct WindowBudget {
+  int64_t others, last;
+};
+
+WindowBudget budgetOf(int64_t tokens, int64_t window,
+                      const TextShares &wanted) {
+  const int64_t all =
+      (tokens - dialogueTokens(tokens, wanted.dialogue)) / window;
+  if (!wanted.last)
+    return {all, 0};
+  const int64_t last = std::max<int64_t>(
+      1, std::llround(*wanted.last * double(tokens) / double(window)));
+  return {all - last, last};
+}
+
+/// The fewest tokens that leave so many windows to the others, at most
+/// kMostTokens, beyond which shares leave them nothing.
+constexpr int64_t kMostTokens = 10'000'000;
+
+int64_t fewestTokens(int64_t tokens, int64_t others, int64_t window,
+                     const TextShares &wanted) {
+  while (tokens < kMostTokens &&
+         budgetOf(tokens, window, wanted).others < others)
     ++tokens;
   return tokens;
 }
 
+std::string describe(const TextShares &wanted, int64_t tokens, int64_t window,
+                     const WindowBudget &budget) {
+  std::vector<std::string> parts;
+  if (const int64_t dialogue = dialogueTokens(tokens, wanted.dialogue))
+    parts.push_back(fmt::format("dialogue takes {} (--dialogue-share={})",
+                                dialogue, wanted.dialogue));
+  if (wanted.last)
+    parts.push_back(fmt::format("what the model writes {} (--self-share={})",
+                                budget.last * window, *wanted.last));
+  if (parts.empty())
+    return "";
+  return fmt::format(
+      ", and {}, which leaves {}", fmt::join(parts, ", "),
+      std::max<int64_t>(0, tokens - dialogueTokens(tokens, wanted.dialogue) -
+                               budget.last * window));
+}
+
+} // namespace
+
 std::vector<int64_t> stem::textShares(size_t texts, int64_t tokens,
-                                      int64_t window, double dialogueShare) {
-  const int64_t count = static_cast<int64_t>(texts);
-  const int64_t dialogue = dialogueTokens(tokens, dialogueShare);
-  const int64_t windows = (tokens - dialogue) / window;
-  if (windows < count)
+                                      int64_t window,
+                                      const TextShares &wanted) {
+  const WindowBudget budget = budgetOf(tokens, window, wanted);
+  const int64_t count = static_cast<int64_t>(texts) - (wanted.last ? 1 : 0);
+  if (budget.others < count) {
+    const int64_t fewest = fewestTokens(tokens, count, window, wanted);
     fail("--calibrate-tokens={}: {} text{} need{} {} at least, a window of {} "
          "tokens each{}; give {}",
          tokens, count, count == 1 ? "" : "s", count == 1 ? "s" : "",
-         count * window, window,
-         dialogue
-             ? fmt::format(", and dialogue takes {} (--dialogue-share={}), "
-                           "which leaves {}",
-                           dialogue, dialogueShare, tokens - dialogue)
-             : "",
-         fewestTokens(count * window, dialogueShare));
+         count * window, window, describe(wanted, tokens, window, budget),
+         fewest < kMostTokens ? std::to_string(fewest) : "smaller shares");
+  }
   std::vector<int64_t> shares;
   for (int64_t i = 0; i < count; ++i)
-    shares.push_back((windows / count + (i < windows % count)) * window);
+    shares.push_back((budget.others / count + (i < budget.others % count)) *
+                     window);
+  if (wanted.last)
+    shares.push_back(budget.last * window);
   return shares;
 }
 

@@ -60,6 +60,9 @@ struct CalibrationTextOptions {
   /// Share of the tokens that are dialogue; default: a tenth for a model with a
   /// chat template.
   std::optional<double> dialogueShare;
+  /// Share of the tokens that the model writes beside files, dialogue apart;
+  /// default: as many as a file gives, where it writes any.
+  std::optional<double> selfShare;
 };
 
 /// What was read of one text.
@@ -115,10 +118,17 @@ std::vector<TextSource> readTextSources(const CalibrationTextOptions &options,
 /// Of so many tokens those that are dialogue.
 int64_t dialogueTokens(int64_t tokens, double share);
 
-/// Tokens that each of so many texts gives, in whole windows, dialogue being
-/// this share of `tokens`. Throws an Error where a text has no window.
+/// Of the tokens wanted.
+struct TextShares {
+  double dialogue = 0;
+  /// Of the last text; default: as the others.
+  std::optional<double> last = std::nullopt;
+};
+
+/// Tokens that each of so many texts gives, in whole windows; dialogue is none
+/// of them. Throws an Error where a text has no window.
 std::vector<int64_t> textShares(size_t texts, int64_t tokens, int64_t window,
-                                double dialogueShare = 0);
+                                const TextShares &wanted = {});
 
 /// Deals out documents, or windows of a text that has fewer than 16 documents:
 /// of 16 one to `choose`, one to `check`, the others to `fit`, until each text

@@ -41,8 +41,9 @@ void refuseForOtherInit(const CLI::App &command,
                         const ConvertArguments &arguments) {
   for (const char *option :
        {"--calibrate", "--calibrate-tokens", "--calibrate-seed",
-        "--dialogue-share", "--force-calibration", "--mix-rank", "--flops",
-        "--rows", "--dense-below", "--dense-special-below", "--memory"})
+        "--dialogue-share", "--self-share", "--force-calibration", "--mix-rank",
+        "--flops", "--rows", "--dense-below", "--dense-special-below",
+        "--memory"})
     if (command.count(option))
       throw UsageError(fmt::format("{} is for --init=calibrated, not for "
                                    "--init={}",

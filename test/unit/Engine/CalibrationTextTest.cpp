@@ -446,16 +446,37 @@ TEST_F(CalibrationTextTest, TokensThatDialogueLeavesTooFew) {
     while (least - dialogueTokens(least, share) < 3 * kWindow)
       ++least;
     const std::vector<int64_t> windows(3, kWindow);
-    EXPECT_EQ(textShares(3, least, kWindow, share), windows);
-    EXPECT_THAT_ERROR(textShares(3, least - 1, kWindow, share),
+    EXPECT_EQ(textShares(3, least, kWindow, {share}), windows);
+    EXPECT_THAT_ERROR(textShares(3, least - 1, kWindow, {share}),
                       "--calibrate-tokens=" + std::to_string(least - 1) + ": ");
-    EXPECT_THAT_ERROR(textShares(3, least - 1, kWindow, share),
+    EXPECT_THAT_ERROR(textShares(3, least - 1, kWindow, {share}),
                       "; give " + std::to_string(least));
   }
-  EXPECT_THAT_ERROR(textShares(2, 8192, 512, 0.9),
+  EXPECT_THAT_ERROR(textShares(2, 8192, 512, {0.9}),
                     "--calibrate-tokens=8192: 2 texts need 1024 at least, a "
                     "window of 512 tokens each, and dialogue takes 7372 "
                     "(--dialogue-share=0.9), which leaves 820; give 10231");
+}
+
+TEST_F(CalibrationTextTest, ShareThatTheModelWrites) {
+  using Shares = std::vector<int64_t>;
+  EXPECT_EQ(textShares(3, 100 * kWindow, kWindow),
+            (Shares{34 * kWindow, 33 * kWindow, 33 * kWindow}));
+  EXPECT_EQ(textShares(3, 100 * kWindow, kWindow, {0.0, 0.5}),
+            (Shares{25 * kWindow, 25 * kWindow, 50 * kWindow}));
+  EXPECT_EQ(textShares(2, 100 * kWindow, kWindow, {0.1, 0.25}),
+            (Shares{65 * kWindow, 25 * kWindow}));
+  // A window at least, however small the share.
+  EXPECT_EQ(textShares(2, 20 * kWindow, kWindow, {0.0, 0.01}),
+            (Shares{19 * kWindow, kWindow}));
+  EXPECT_THAT_ERROR(
+      textShares(4, 8192, 512, {0.0, 0.9}),
+      "--calibrate-tokens=8192: 3 texts need 1536 at least, a window of 512 "
+      "tokens each, and what the model writes 7168 (--self-share=0.9), which "
+      "leaves 1024; give 13312");
+  EXPECT_THAT_ERROR(textShares(3, 8192, 512, {0.5, 0.5}),
+                    "(--dialogue-share=0.5), what the model writes 4096 "
+                    "(--self-share=0.5), which leaves 0; give smaller shares");
 }
 
 } // namespace
