@@ -258,7 +258,7 @@ private:
       fail("the layer's IR does not parse");
     HostCompileOptions options;
     if (kind.isTrained)
-      options.trainedFunction = "layer";
+      options.trained.emplace().name = "layer";
     options.target = hostTarget(stem_context_isa(context));
     options.useCache = false;
     HostCompileResult result = compileForHost(*ir, options);

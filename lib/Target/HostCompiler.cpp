@@ -73,19 +73,39 @@ std::string print(ModuleOp module) {
   return text;
 }
 
-std::string describe(const std::optional<StepOptimizer> &optimizer) {
-  return optimizer
-             ? fmt::format("{} {} {} {}", optimizer->beta1, optimizer->beta2,
-                           optimizer->epsilon, optimizer->clip)
-             : "none";
+std::string describe(const std::optional<TrainedFunction> &trained) {
+  if (!trained)
+    return "nothing";
+  std::string text = trained->name;
+  if (const auto &optimizer = trained->optimizer)
+    text += fmt::format(" optimizer {} {} {} {}", optimizer->beta1,
+                        optimizer->beta2, optimizer->epsilon, optimizer->clip);
+  if (trained->residualBudget > 0)
+    text += fmt::format(" budget {} of {}", trained->residualBudget,
+                        trained->tokens);
+  return text;
+}
+
+void addTraining(OpPassManager &manager, const TrainedFunction &trained) {
+  TrainingPipelineOptions options;
+  options.function = trained.name;
+  options.residualBudget = trained.residualBudget;
+  options.tokens = trained.tokens;
+  options.optimizer = trained.optimizer.has_value();
+  if (const auto &optimizer = trained.optimizer) {
+    options.beta1 = optimizer->beta1;
+    options.beta2 = optimizer->beta2;
+    options.epsilon = optimizer->epsilon;
+    options.clip = optimizer->clip;
+  }
+  buildTrainingPipeline(manager, options);
 }
 
 std::string cacheKey(ModuleOp module, const HostCompileOptions &options) {
   return hashText(fmt::format(
-      "abi {}\n{}\n{} {} {}\ntrained {} optimizer {}\n{}", STEM_ABI_VERSION,
-      buildIdentity(), static_cast<int>(options.target.isa), options.target.cpu,
-      options.target.features, options.trainedFunction,
-      describe(options.optimizer), print(module)));
+      "abi {}\n{}\n{} {} {}\ntrained {}\n{}", STEM_ABI_VERSION, buildIdentity(),
+      static_cast<int>(options.target.isa), options.target.cpu,
+      options.target.features, describe(options.trained), print(module)));
 }
 
 /// Runs the phases one by one.
@@ -108,18 +128,8 @@ public:
           return success();
         });
     runPhase(Phase::Graph, [&](OpPassManager &manager) {
-      if (!options.trainedFunction.empty()) {
-        TrainingPipelineOptions training;
-        training.function = options.trainedFunction;
-        if (options.optimizer) {
-          training.optimizer = true;
-          training.beta1 = options.optimizer->beta1;
-          training.beta2 = options.optimizer->beta2;
-          training.epsilon = options.optimizer->epsilon;
-          training.clip = options.optimizer->clip;
-        }
-        buildTrainingPipeline(manager, training);
-      }
+      if (options.trained)
+        addTraining(manager, *options.trained);
       buildGraphPipeline(manager);
     });
     runPhase(Phase::Schedule, buildSchedulePipeline);
@@ -225,7 +235,7 @@ HostCompileResult stem::compileForHost(ModuleOp module,
       return finish();
     }
   lower(module, options, result.warnings);
-  if (options.useCache) {
+  if (options.useCache && result.warnings.empty()) {
     try {
       result.path = emitInCache(module, options, cache, key);
       return finish();

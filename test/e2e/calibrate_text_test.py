@@ -62,21 +62,24 @@ class CalibrateTextTest(ModelTest):
         self.assertEqual(calibration["texts"][2]["split"], "documents")
 
     def test_self_share(self):
-        _, calibration = self.convert(self.text(), "--self-share=0.5",
-                                      "--dialogue-share=0")
-        texts = calibration["texts"]
-        self.assertEqual([text["tokens_taken"] for text in texts], [4096, 4096])
+        result = stem_json("convert", self.small, self.path("stem"),
+                           "--layers=1", "--calibrate-tokens=40960",
+                           self.text(words=6000), "--self-share=0.25",
+                           "--dialogue-share=0")
+        texts = result["calibration"]["texts"]
+        for text, tokens in zip(texts, (30720, 10240)):
+            self.assertTrue(0.9 * tokens < text["tokens_taken"] <= tokens, text)
         self.assertEqual(texts[1]["file"], "self")
         command = ["convert", self.small, self.path("out"), "--layers=1"]
-        self.assert_fails(["--self-share is the share beside files",
-                           "--calibrate=FILE"], *command, "--self-share=0.5")
-        self.assert_fails(["--self-share is the share beside files"],
-                          *command, "--self-share=0.5", "--calibrate=self")
+        for flags in [], ["--calibrate=self"]:
+            self.assert_fails(["--self-share is the share beside files",
+                               "--calibrate=FILE"], *command,
+                              "--self-share=0.5", *flags, status=2)
         for share in ("0", "0.95", "nan"):
             self.assert_fails(["--self-share"], *command, self.text(),
-                              f"--self-share={share}")
+                              f"--self-share={share}", status=2)
         self.assert_fails(["--self-share is for --init=calibrated"], *command,
-                          "--init=xavier", "--self-share=0.5")
+                          "--init=xavier", "--self-share=0.5", status=2)
 
     def test_what_is_printed(self):
         result = stem_run("convert", self.small, self.path("out"),

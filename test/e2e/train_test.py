@@ -197,13 +197,38 @@ class TrainTest(TrainingTest):
                            1.5 * memory[0]["activations"])
         self.assertEqual(memory[1]["gradients"], memory[0]["gradients"])
 
+    def test_recompute_budget(self):
+        batch = self.batch()
+
+        def train(name, *flags):
+            out = self.path(name)
+            result = stem_json("train", STEM, f"--batch-ids={batch}",
+                               "--steps=2", f"--out={out}", *flags)
+            return result, model_tensors(out)
+
+        kept, wanted = train("kept")
+        for budget in "1KB", "1GB":
+            tight, seen = train(budget, f"--recompute-budget={budget}")
+            activations = [result["plan"]["memory"]["activations"]
+                           for result in (tight, kept)]
+            if budget == "1KB":
+                self.assertLess(*activations)
+            else:
+                self.assertEqual(*activations)
+            for key, tensor in wanted.items():
+                self.assertEqual(tensor.values, seen[key].values, key)
+        self.assert_fails(["--recompute-budget=some"], "train", STEM,
+                          f"--batch-ids={batch}", "--steps=1",
+                          f"--out={self.path('wrong')}",
+                          "--recompute-budget=some", status=2)
+
     def test_memory_that_is_not_there(self):
         """Is refused before a text is read."""
         out = self.path("out")
         self.assert_fails(["training takes", "masters 1.25 MB",
                            "moments 2.5 MB", "activations", "are available",
                            "give a smaller --batch with --accumulate",
-                           "--row-optimizer=rowwise, or --train=tables"],
+                           "--row-optimizer=rowwise, --train=tables, or a --recompute-budget"],
                           "train", self.small, "--data=no-such-file",
                           "--batch=1000000", "--ctx=2048", f"--out={out}")
         self.assertFalse(os.path.exists(out))

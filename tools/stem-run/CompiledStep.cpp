@@ -94,7 +94,8 @@ void CompiledStep::compile(const TrainingStepOptions &options) {
         freezeOthers(*module, trained);
         return module;
       },
-      "loss", options.optimizer);
+      TrainedFunction{"loss", options.optimizer, options.residualBudget,
+                      std::max<int64_t>(options.tokens, 1)});
 }
 
 /// Outputs with a key are gradients, states those of parameters that the step

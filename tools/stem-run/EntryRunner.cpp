@@ -41,8 +41,7 @@ EntryRunner::EntryRunner(const Checkpoint &checkpoint,
 void EntryRunner::compile(
     const std::function<mlir::OwningOpRef<mlir::ModuleOp>(
         mlir::MLIRContext &, const GraphOptions &)> &buildGraph,
-    const std::string &trainedFunction,
-    const std::optional<StepOptimizer> &optimizer) {
+    const std::optional<TrainedFunction> &trained) {
   auto start = std::chrono::steady_clock::now();
   mlir::DialectRegistry registry;
   registerHostCompiler(registry);
@@ -56,8 +55,7 @@ void EntryRunner::compile(
   compile.cacheDirectory = options.cacheDirectory;
   compile.useCache = options.useCache;
   compile.dumpDirectory = options.dumpDirectory;
-  compile.trainedFunction = trainedFunction;
-  compile.optimizer = optimizer;
+  compile.trained = trained;
   HostCompileResult result = compileForHost(*ir, compile);
   for (const std::string &warning : result.warnings)
     printWarning(warning);

@@ -35,12 +35,9 @@ struct EntryRunner {
   /// Chooses types and positions; compiles nothing yet.
   EntryRunner(const Checkpoint &checkpoint, const EngineOptions &options);
 
-  /// With `trainedFunction` the gradient of that function too, with `optimizer`
-  /// the updates of dense parameters in its place.
   void compile(const std::function<mlir::OwningOpRef<mlir::ModuleOp>(
                    mlir::MLIRContext &, const GraphOptions &)> &buildGraph,
-               const std::string &trainedFunction = {},
-               const std::optional<StepOptimizer> &optimizer = {});
+               const std::optional<TrainedFunction> &trained = {});
   const stem_entry &entry(const std::string &name) const;
 
   /// Of a cache for the options' positions and sequences.

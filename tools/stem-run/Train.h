@@ -41,6 +41,7 @@ struct TrainArguments {
   std::optional<DType> rowType;
   std::filesystem::path teacher; ///< empty: labels alone
   double teacherWeight = 1;      ///< of its divergence; the rest is the labels'
+  int64_t residualBudget = 0;    ///< bytes kept for the backward pass; 0: any
 
   int64_t evalEvery = 0; ///< 0: never
   int64_t evalBatches = 16;

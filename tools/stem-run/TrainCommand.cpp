@@ -283,6 +283,16 @@ void addRunOptions(CLI::App &command, TrainArguments &arguments) {
            "alone)");
   addCount(command, "--keep", arguments.keep, 1,
            "Checkpoints that are kept (default: 1)");
+  command
+      .add_option_function<std::string>(
+          "--recompute-budget",
+          [&](const std::string &text) {
+            arguments.residualBudget = parseBytes(text, "--recompute-budget");
+          },
+          "Keep at most so many bytes of a batch for its backward pass, like "
+          "500MB, and compute the rest again (default: keep all that is not "
+          "cheap)")
+      ->type_name("BYTES");
   command.add_flag("--resume", arguments.resume,
                    "Go on from the newest complete checkpoint in OUT");
 }

@@ -141,5 +141,5 @@ void TrainingPlan::requireMemory() const {
   MemoryBound(0).require(
       total(), fmt::format("training takes {} ({})", bytesText(total()), sum),
       "give a smaller --batch with --accumulate, a smaller --ctx, "
-      "--row-optimizer=rowwise, or --train=tables");
+      "--row-optimizer=rowwise, --train=tables, or a --recompute-budget");
 }

@@ -91,6 +91,7 @@ void TrainingRun::makeStep() {
   options.tokens = shape.batchTokens();
   options.rows = shape.rows;
   options.optimizer = stepOptimizer(arguments.trainer);
+  options.residualBudget = arguments.residualBudget;
   {
     const Heartbeat heartbeat("compiling");
     step = makeTrainingStep(checkpoint, options);

@@ -52,6 +52,9 @@ struct TrainingStepOptions {
   int64_t rows = 1;         ///< sequences of the largest batch
   /// Parameters are updated by the step itself, where there are any.
   std::optional<StepOptimizer> optimizer;
+  /// Bytes that may be kept for the backward pass, as far as it can compute
+  /// values again; 0: any.
+  int64_t residualBudget = 0;
 };
 
 /// What the live rows of a table are in.

@@ -29,12 +29,20 @@ struct StepOptimizer {
   double clip = 0; ///< global norm; 0: not clipped
 };
 
-struct HostCompileOptions {
-  HostTarget target;
-  /// The function whose gradient is compiled beside it; empty: none.
-  std::string trainedFunction;
+/// A function whose gradient is compiled beside it, as NAME_vjp.
+struct TrainedFunction {
+  std::string name;
   /// Updates dense parameters in that gradient's place.
   std::optional<StepOptimizer> optimizer;
+  /// Bytes that a step of `tokens` may keep for its backward pass, see
+  /// stem-recompute; 0: any.
+  int64_t residualBudget = 0;
+  int64_t tokens = 1;
+};
+
+struct HostCompileOptions {
+  HostTarget target;
+  std::optional<TrainedFunction> trained;
   /// Keeps compiled modules; empty: the default, see cacheDirectory().
   std::filesystem::path cacheDirectory;
   bool useCache = true;
@@ -46,8 +54,8 @@ struct HostCompileResult {
   std::filesystem::path path;
   bool cacheHit = false;
   double seconds = 0;
-  /// What passes warned of, none for a module from the cache, and why the
-  /// module is not kept there.
+  /// What passes warned of, and why the module is not in the cache. One that is
+  /// warned of is not kept there: the next run warns again.
   std::vector<std::string> warnings;
   /// Holds the file when it is not in the cache: it goes with the result. What
   /// is loaded needs no name.

@@ -59,9 +59,10 @@ protected:
   }
 
   /// A step with the checkpoint's weights in place.
-  std::unique_ptr<CompiledStep> makeStep(DType type = DType::F32) {
+  std::unique_ptr<CompiledStep> makeStep(int64_t residualBudget = 0) {
     TrainingStepOptions options;
-    options.engine.dtype = type;
+    options.engine.dtype = DType::F32;
+    options.residualBudget = residualBudget;
     options.engine.threads = 2;
     options.tokens = batch.places();
     options.rows = batch.rows;
@@ -122,6 +123,16 @@ TEST_P(CompiledStepTest, LossAndEveryGradientInF32) {
   EXPECT_NEAR(loss, wanted, 1e-5);
   EXPECT_NEAR(step->evaluate(batch) * scale, wanted, 1e-5);
   expectGradients(*step, 1e-5);
+}
+
+TEST_P(CompiledStepTest, ABudgetForResiduals) {
+  auto step = makeStep(), tight = makeStep(/*residualBudget=*/1);
+  const BatchBound bound =
+      boundOfRows(batch.rows, batch.length, step->tokenTile());
+  EXPECT_LT(tight->memory(bound).activations, step->memory(bound).activations);
+  const float scale = 1.0f / static_cast<float>(batch.labelCount);
+  EXPECT_EQ(step->run(batch, scale), tight->run(batch, scale));
+  expectGradients(*tight, 1e-5);
 }
 
 } // namespace
