@@ -9,11 +9,12 @@
 // of matrix products. Where every use on the way is such an operand or an
 // argument whose uses are, the whole flow changes type.
 
+#include "MissedRemark.h"
+
 #include "stem/Dialect/Stem/StemDialect.h"
 #include "stem/Transforms/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/IR/Remarks.h"
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -176,12 +177,7 @@ struct PackWeightsPass
   }
 
   static void explain(Operation *op, StringRef reason) {
-    auto function = op->getParentOfType<func::FuncOp>();
-    remark::missed(op->getLoc(),
-                   remark::RemarkOpts::name("NotPacked")
-                       .category("stem-pack-weights")
-                       .function(function ? function.getName() : StringRef()))
-        << remark::reason("{0}", reason);
+    remarkMissed(op, "NotPacked", "stem-pack-weights", reason);
   }
 
   static PackedType packedType(Type type) {

@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Constants.h"
 #include "FFNLowering.h"
 #include "SelectUpLowering.h"
 #include "TilingUtils.h"
@@ -17,10 +18,6 @@ using namespace mlir;
 using namespace stem;
 
 namespace {
-
-Value constantF32(OpBuilder &b, Location loc, double value) {
-  return arith::ConstantOp::create(b, loc, b.getF32FloatAttr(value));
-}
 
 /// `SiLU'(x) = s (1 + x (1 - s))` for one element, f32.
 Value siluDerivative(OpBuilder &b, Location loc, Value x, Value sigmoid) {

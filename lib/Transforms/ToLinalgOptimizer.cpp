@@ -10,6 +10,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Constants.h"
 #include "TilingUtils.h"
 #include "ToLinalg.h"
 
@@ -29,18 +30,6 @@ namespace {
 constexpr int64_t kUpdateBlock = 16384;
 /// Elements of one sum, as in the runtime's globalNorm.
 constexpr int64_t kSumBlock = 65536;
-
-Value constantIndex(OpBuilder &b, Location loc, int64_t value) {
-  return arith::ConstantIndexOp::create(b, loc, value);
-}
-
-Value constantF32(OpBuilder &b, Location loc, double value) {
-  return arith::ConstantOp::create(b, loc, b.getF32FloatAttr(float(value)));
-}
-
-Value constantF64(OpBuilder &b, Location loc, double value) {
-  return arith::ConstantOp::create(b, loc, b.getF64FloatAttr(value));
-}
 
 /// The elements in one dimension.
 Value flatten(OpBuilder &b, Location loc, Value x) {

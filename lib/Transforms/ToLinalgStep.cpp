@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Constants.h"
 #include "FFNLowering.h"
 #include "TilingUtils.h"
 #include "ToLinalg.h"
@@ -20,14 +21,6 @@ using namespace mlir;
 using namespace stem;
 
 namespace {
-
-Value constantF32(OpBuilder &b, Location loc, float value) {
-  return arith::ConstantOp::create(b, loc, b.getF32FloatAttr(value));
-}
-
-Value constantIndex(OpBuilder &b, Location loc, int64_t value) {
-  return arith::ConstantIndexOp::create(b, loc, value);
-}
 
 // Pattern: linear_weight_vjp(x, c) -> sums over chunks of tokens
 struct LowerLinearWeightVjp : OpRewritePattern<LinearWeightVjpOp> {

@@ -5,11 +5,12 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "MissedRemark.h"
+
 #include "stem/Dialect/Stem/StemDialect.h"
 #include "stem/Transforms/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/IR/Remarks.h"
 #include "mlir/IR/SymbolTable.h"
 #include "llvm/ADT/BitVector.h"
 #include "llvm/ADT/MapVector.h"
@@ -170,12 +171,7 @@ private:
   }
 
   void explain(Operation *op) {
-    auto function = op->getParentOfType<func::FuncOp>();
-    remark::missed(op->getLoc(),
-                   remark::RemarkOpts::name("NotTransposed")
-                       .category("stem-transpose-weights")
-                       .function(function ? function.getName() : StringRef()))
-        << remark::reason("{0}", reason);
+    remarkMissed(op, "NotTransposed", "stem-transpose-weights", reason);
   }
 
   /// Whether there were any.

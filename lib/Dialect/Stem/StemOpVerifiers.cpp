@@ -65,6 +65,20 @@ LogicalResult verify::expectBias(Operation *op, Value bias, int64_t outputs,
                     "as long as its weight has outputs");
 }
 
+LogicalResult verify::expectNorm(Operation *op, Value x, Value weight,
+                                 const APFloat &eps) {
+  int64_t columns = dim(x, 1), group = dim(weight, 0);
+  if (ShapedType::isDynamic(columns) || ShapedType::isDynamic(group) ||
+      group == 0 || columns % group != 0)
+    return op->emitOpError()
+           << "length of the weight (" << group
+           << ") must divide the columns of x (" << columns << "), both static";
+  if (eps.convertToDouble() > 0.0)
+    return success();
+  return op->emitOpError() << "eps must be positive, got "
+                           << eps.convertToDouble();
+}
+
 LogicalResult verify::expectPaddingId(Operation *op, std::optional<uint64_t> id,
                                       int64_t rows) {
   if (!id || ShapedType::isDynamic(rows) || *id < static_cast<uint64_t>(rows))
@@ -159,17 +173,9 @@ LogicalResult EmbeddingOp::verify() {
 }
 
 LogicalResult RMSNormOp::verify() {
-  // C1
-  int64_t columns = dim(getX(), 1), group = dim(getWeight(), 0);
-  if (ShapedType::isDynamic(columns) || ShapedType::isDynamic(group) ||
-      group == 0 || columns % group != 0)
-    return emitOpError() << "length of the weight (" << group
-                         << ") must divide the columns of x (" << columns
-                         << "), both static";
-  // C2
-  if (!(getEps().convertToDouble() > 0.0))
-    return emitOpError() << "eps must be positive, got "
-                         << getEps().convertToDouble();
+  // C1, C2
+  if (failed(expectNorm(*this, getX(), getWeight(), getEps())))
+    return failure();
   // C3
   return expectSameShape(*this, getResult(), getX(), "x");
 }

@@ -15,17 +15,9 @@ using namespace stem;
 using namespace stem::verify;
 
 LogicalResult RMSNormInputVjpOp::verify() {
-  // C1
-  int64_t columns = dim(getX(), 1), group = dim(getWeight(), 0);
-  if (ShapedType::isDynamic(columns) || ShapedType::isDynamic(group) ||
-      group == 0 || columns % group != 0)
-    return emitOpError() << "length of the weight (" << group
-                         << ") must divide the columns of x (" << columns
-                         << "), both static";
-  // C2
-  if (!(getEps().convertToDouble() > 0.0))
-    return emitOpError() << "eps must be positive, got "
-                         << getEps().convertToDouble();
+  // C1, C2
+  if (failed(expectNorm(*this, getX(), getWeight(), getEps())))
+    return failure();
   // C3
   if (failed(expectShapeOf(*this, "cotangent", getCotangent(), getX(), "x")))
     return failure();

@@ -28,6 +28,11 @@ mlir::LogicalResult expectShapeOf(mlir::Operation *op, const char *what,
 mlir::LogicalResult expectBias(mlir::Operation *op, mlir::Value bias,
                                int64_t outputs, const char *what);
 
+/// An RMS norm over groups of as many columns of `x` as `weight` has elements,
+/// with a positive `eps`.
+mlir::LogicalResult expectNorm(mlir::Operation *op, mlir::Value x,
+                               mlir::Value weight, const llvm::APFloat &eps);
+
 /// `id` is null or one of `rows`.
 mlir::LogicalResult expectPaddingId(mlir::Operation *op,
                                     std::optional<uint64_t> id, int64_t rows);
