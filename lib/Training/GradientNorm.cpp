@@ -64,8 +64,10 @@ std::string faultOf(const NamedGradient &gradient) {
   if (gradient.ids.empty())
     return fmt::format("{} has {} in element {}", gradient.name, *bad, at);
   int64_t columns = int64_t(gradient.values.size() / gradient.ids.size());
+  const int32_t id = gradient.ids[at / columns];
   return fmt::format("{} has {} in row {}, column {}", gradient.name, *bad,
-                     gradient.ids[at / columns], at % columns);
+                     gradient.names.empty() ? id : gradient.names[size_t(id)],
+                     at % columns);
 }
 
 } // namespace

@@ -37,6 +37,7 @@ public:
   void setParameter(size_t parameter, std::span<const float> values) override;
   RowTable table(size_t table) override;
   std::vector<int32_t> rowsOf(std::span<const int32_t> ids) const override;
+  std::span<const int32_t> trainedRows() const override { return chosen; }
   double run(const Batch &batch, float scale) override;
   double evaluate(const Batch &batch) override;
   double teacherWeight() const override { return weightOfTeacher; }

@@ -174,11 +174,11 @@ std::vector<NamedGradient> Trainer::namedGradients() const {
   for (size_t i = 0; i < tables.size(); ++i) {
     const std::string name = "the gradient of " + tables[i]->key;
     if (sums)
-      gradients.push_back(
-          {name, tables[i]->sum->rows(), tables[i]->sum->ids()});
+      gradients.push_back({name, tables[i]->sum->rows(), tables[i]->sum->ids(),
+                           step.trainedRows()});
     else
-      gradients.push_back(
-          {name, step.tableGradient(i).rows, step.tableGradient(i).ids});
+      gradients.push_back({name, step.tableGradient(i).rows,
+                           step.tableGradient(i).ids, step.trainedRows()});
   }
   return gradients;
 }

@@ -120,6 +120,9 @@ public:
     return {ids.begin(), ids.end()};
   }
 
+  /// The ids whose rows the tables above are, rising; empty: of all.
+  virtual std::span<const int32_t> trainedRows() const { return {}; }
+
   /// Forward and backward. Gives the sum of the losses of all labels; gradients
   /// are those of sum · scale and replace those of the run before.
   virtual double run(const Batch &batch, float scale) = 0;

@@ -23,6 +23,8 @@ struct NamedGradient {
   std::span<const float> values;
   /// Of a table's rows; empty for a parameter. For messages.
   std::span<const int32_t> ids = {};
+  /// What a message calls the row with an id; empty: by the id.
+  std::span<const int32_t> names = {};
 };
 
 struct GradientNorm {

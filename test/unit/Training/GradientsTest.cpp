@@ -84,6 +84,10 @@ TEST(GradientNorm, NamesTheFirstFault) {
   EXPECT_EQ(faultOf({fine, dense, sparse}),
             "lm_head.weight has nan in element 65537");
   EXPECT_EQ(faultOf({sparse, fine, dense}), "t has inf in row 30, column 1");
+  // The rows of some tokens: the third is the 30th.
+  std::vector<int32_t> first = {0, 1, 2};
+  EXPECT_EQ(faultOf({{"t", rows, first, ids}}),
+            "t has inf in row 30, column 1");
   std::vector<NamedGradient> cut = {{"t", std::span(rows).first(5), ids}};
   expectContains(errorOf([&] { globalNorm(context.get(), cut); }),
                  "t: 5 elements do not make 3 rows");
