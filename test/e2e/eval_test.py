@@ -292,10 +292,14 @@ class EvalTest(ModelTest):
                      for line in file]
         with open(path, "w") as file:
             file.writelines(lines)
-        result = stem_json("generate", config, "--prompt-ids=1,2,3,4", "-n",
-                           50, "--ignore-end")
-        self.assertEqual(result["finish"], "context")
-        self.assertEqual(len(result["ids"]), 12)
+        for length in 4, 15, 16:
+            prompt = ",".join(["1"] * length)
+            for flags in [], ["--no-cache"]:
+                result = stem_json("generate", config, "-n", 50,
+                                   f"--prompt-ids={prompt}", "--ignore-end",
+                                   *flags)
+                self.assertEqual(result["finish"], "context")
+                self.assertEqual(len(result["ids"]), 17 - length)
         self.assert_fails(["17 tokens", "holds 16"], "generate", config,
                           "--prompt-ids=" + ",".join(["1"] * 17))
         self.assert_fails(["--ctx=17", "holds 16"], "eval", config,
