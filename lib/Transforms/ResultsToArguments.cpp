@@ -8,6 +8,7 @@
 #include "stem/Dialect/Stem/StemDialect.h"
 #include "stem/Transforms/Passes.h"
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/SymbolTable.h"
@@ -41,6 +42,13 @@ bool hasTokens(Value value) {
   return !rows || value == rows.getIndex();
 }
 
+/// An argument, or sums that begin with one: what a layer adds to.
+bool isStream(Value value) {
+  if (auto sum = value.getDefiningOp<arith::AddFOp>())
+    return isStream(sum.getLhs()) || isStream(sum.getRhs());
+  return isa<BlockArgument>(value);
+}
+
 struct ResultsToArgumentsPass
     : public stem::impl::StemResultsToArgumentsPassBase<
           ResultsToArgumentsPass> {
@@ -62,11 +70,16 @@ struct ResultsToArgumentsPass
   }
 
 private:
-  /// One result is built in the residual stream's own argument, or in the
-  /// argument marked for it.
+  /// One result is built in the argument marked for it, or in that of the
+  /// residual stream. A table's layer below which nothing is trained gives the
+  /// cotangent of its rows alone, which is neither.
   bool needsArguments(func::FuncOp function) {
     unsigned outputs = countOutputs(function);
-    return function.getNumResults() > std::max(outputs, 1u);
+    if (function.getNumResults() != 1 || outputs > 0 ||
+        function->hasAttr(StemDialect::kEntryAttr))
+      return function.getNumResults() > std::max(outputs, 1u);
+    Operation *terminator = function.getBody().back().getTerminator();
+    return !isStream(terminator->getOperand(0));
   }
 
   LogicalResult addArguments(func::FuncOp function) {

@@ -21,6 +21,24 @@ func.func private @forward(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
   return %x : tensor<?x8xf32>
 }
 
+// CHECK-LABEL: func.func private @layer(%{{[a-z0-9]+}}: tensor<?x8xf32>) -> tensor<?x8xf32>
+func.func private @layer(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
+  %0 = arith.negf %x : tensor<?x8xf32>
+  %1 = arith.addf %0, %x : tensor<?x8xf32>
+  %2 = arith.negf %1 : tensor<?x8xf32>
+  %3 = arith.addf %1, %2 : tensor<?x8xf32>
+  return %3 : tensor<?x8xf32>
+}
+
+// One that adds to no argument gets a place, whatever their types: the
+// cotangent of a table's rows.
+// CHECK-LABEL: func.func private @lowest
+// CHECK-SAME: (%{{[a-z0-9]+}}: tensor<?x8xf32>, %{{[a-z0-9]+}}: tensor<?x8xf32>, %{{[a-z0-9]+}}: tensor<?x8xf32> {stem.output}) -> tensor<?x8xf32>
+func.func private @lowest(%rows: tensor<?x8xf32>, %x: tensor<?x8xf32>) -> tensor<?x8xf32> {
+  %0 = arith.mulf %x, %rows : tensor<?x8xf32>
+  return %0 : tensor<?x8xf32>
+}
+
 // CHECK-LABEL: func.func @step
 // CHECK-SAME: %[[IDS:[a-z0-9]+]]: tensor<?xi32>, %[[X:[a-z0-9]+]]: tensor<?x8xf32>, %[[NLL:[a-z0-9]+]]: tensor<?xf32> {stem.name = "nll", stem.output, stem.rows = "tokens"}
 // CHECK-SAME: %[[DW:[a-z0-9]+]]: tensor<4x8xf32> {stem.gradient_of = @w, stem.name = "gradient of w", stem.output}

@@ -40,6 +40,31 @@ class TrainRowsTest(TrainingTest):
 
     # ---- What moves ----
 
+    def test_rows_of_the_data(self):
+        """are those of a list of its tokens, to the byte, with a text too."""
+        model = self.path("stem")
+        stem_run("convert", self.small, model, "--layers=1",
+                 "--init=row-mean")
+        text = self.write("text", "A kite is light. " * 40)
+        given = [3, 8, 30, 77, 95, 8]
+        for source, data in ((STEM, [f"--batch-ids={self.given(given)}"]),
+                             (model, [f"--data={text}", "--ctx=32"])):
+            with self.subTest(data=data):
+                rows = []
+                for name, part in (("data", "rows"),
+                                   ("list", "rows:" + self.path("ids.txt"))):
+                    out = self.path(name + os.path.basename(source))
+                    result = stem_json("train", source, *data, "--steps=2",
+                                       f"--train={part}", f"--out={out}")
+                    rows.append(os.path.join(out, "rows.safetensors"))
+                    ids = read_tensors(rows[-1])["ids"].values
+                    self.assertEqual(result["rows"]["present"], len(ids))
+                    self.write("ids.txt", "".join(f"{i}\n" for i in ids))
+                    if data[0].startswith("--batch-ids"):
+                        self.assertEqual(list(ids), sorted(set(given)))
+                with open(rows[0], "rb") as a, open(rows[1], "rb") as b:
+                    self.assertEqual(a.read(), b.read())
+
     def test_rows_of_the_list_alone(self):
         """move, and those of them that the batch reads; exact lets the others
         decay."""
@@ -235,9 +260,10 @@ class TrainRowsTest(TrainingTest):
                     "3\n", os.path.join(GOLDEN, "llama_gqa"))
 
     def test_refuses_parts(self):
-        for part in "rows", "rows:", "row:x":
+        for part in "rows:", "row:x":
             self.assert_fails(
-                [f"--train={part}: give all, tables, stem-layers or rows:FILE"],
+                [f"--train={part}: give all, tables, stem-layers, rows (of the "
+                 "tokens in the data) or rows:FILE"],
                 "train", STEM, f"--batch-ids={self.batch()}", "--steps=1",
                 f"--out={self.path('no')}", f"--train={part}", status=2)
         config = os.path.join(STEM, "config.json")

@@ -197,6 +197,23 @@ class TrainTest(TrainingTest):
                            1.5 * memory[0]["activations"])
         self.assertEqual(memory[1]["gradients"], memory[0]["gradients"])
 
+    def test_one_table_alone(self):
+        """moves as it does beside all else: nothing below it is trained."""
+        batch, model = self.batch(), self.path("one")
+        for layer, dtype in ((0, "f32"), (2, "f32"), (0, "bf16"), (2, "bf16")):
+            stem_run("convert", DENSE, model, f"--layers={layer}",
+                     "--init=row-mean", "--force")
+            name = f"model.layers.{layer}.mlp.up_table.weight"
+            rows = []
+            for part in "tables", "all":
+                out = self.path(f"{part}-{layer}-{dtype}")
+                stem_run("train", model, f"--batch-ids={batch}", "--steps=1",
+                         f"--train={part}", f"--out={out}",
+                         f"--dtype={dtype}")
+                rows.append(model_tensors(out)[name].values)
+            self.assertNotEqual(rows[0], model_tensors(model)[name].values)
+            self.assertEqual(*rows)
+
     def test_recompute_budget(self):
         batch = self.batch()
 

@@ -282,8 +282,7 @@ void Generation::take(Sequence &sequence, int32_t id) {
     sequence.finish = Finish::End;
   else if (isIn(stopTokens) || sequence.filter.found())
     sequence.finish = Finish::Stop;
-  else if (static_cast<int64_t>(sequence.ids.size()) >
-               engine->maxPositions() &&
+  else if (static_cast<int64_t>(sequence.ids.size()) > engine->maxPositions() &&
            sequence.ids.size() - sequence.promptLength <
                static_cast<size_t>(arguments.count))
     sequence.finish = Finish::Context;

@@ -37,7 +37,8 @@ struct TrainArguments {
   double tableRateFactor = 1;
   std::optional<double> tableRate;
   TrainedPart part = TrainedPart::All;
-  std::filesystem::path rowList; ///< TrainedPart::Rows: names of tokens
+  /// TrainedPart::Rows: names of tokens; empty: those in the data.
+  std::filesystem::path rowList;
   std::optional<DType> rowType;
   std::filesystem::path teacher; ///< empty: labels alone
   double teacherWeight = 1;      ///< of its divergence; the rest is the labels'

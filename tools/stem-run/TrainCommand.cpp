@@ -21,8 +21,8 @@ constexpr const char *footer = R"(Examples:
   stem-run train stem --data=a.txt --out=better --resume
   stem-run train --from-config=config.json --data=a.txt --out=new
 
-OUT is a model folder when the run is over (with --train=rows:FILE it has
-rows.safetensors alone, for --rows and stem-run apply); OUT/training has the checkpoints,
+OUT is a model folder when the run is over (with --train=rows or rows:FILE it
+has rows.safetensors alone, for --rows and stem-run apply); OUT/training has the checkpoints,
 metrics.jsonl and report.html. An interrupted run saves and stops; the same
 command with --resume goes on with the same bits.
 
@@ -171,12 +171,16 @@ void parsePart(const std::string &text, TrainArguments &arguments) {
       arguments.part = part;
       return;
     }
-  if (!text.starts_with(rows) || text.size() == rows.size())
-    throw UsageError(fmt::format("--train={}: give all, tables, stem-layers or "
-                                 "rows:FILE, a file with a token on each line",
-                                 printable(text)));
+  const bool isList = text.starts_with(rows) && text.size() > rows.size();
+  if (!isList && text != trainedPartName(TrainedPart::Rows))
+    throw UsageError(
+        fmt::format("--train={}: give all, tables, stem-layers, rows (of the "
+                    "tokens in the data) or rows:FILE, a file with a token on "
+                    "each line",
+                    printable(text)));
   arguments.part = TrainedPart::Rows;
-  arguments.rowList = text.substr(rows.size());
+  if (isList)
+    arguments.rowList = text.substr(rows.size());
 }
 
 void addTableOptions(CLI::App &command, TrainArguments &arguments) {
@@ -187,8 +191,9 @@ void addTableOptions(CLI::App &command, TrainArguments &arguments) {
           "--train",
           [&](const std::string &text) { parsePart(text, arguments); },
           "What is trained: all (default), tables, stem-layers: layers that "
-          "have a table, with all of their weights, or rows:FILE: rows of the "
-          "tokens that FILE has, an id or a text on each line")
+          "have a table, with all of their weights, rows: of the tokens that "
+          "the data has, or rows:FILE: of those that FILE has, an id or a text "
+          "on each line")
       ->type_name("PART")
       ->group(group);
   command

@@ -27,27 +27,30 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// The batch of --batch-ids, again and again.
-/// Ids of a list that were seen.
+/// Ids that were seen.
 class Presence {
 public:
-  explicit Presence(std::span<const int32_t> ids)
-      : ids(ids), isSeen(ids.size()) {}
-
   void add(std::span<const int32_t> tokens) {
     for (const int32_t token : tokens) {
-      const auto place = std::ranges::lower_bound(ids, token);
-      if (place != ids.end() && *place == token)
-        isSeen[static_cast<size_t>(place - ids.begin())] = true;
+      const auto id = static_cast<size_t>(token);
+      if (id >= isSeen.size())
+        isSeen.resize(id + 1);
+      isSeen[id] = true;
     }
   }
-  int64_t count() const { return std::ranges::count(isSeen, true); }
+  std::vector<int32_t> ids() const {
+    std::vector<int32_t> ids;
+    for (size_t id = 0; id < isSeen.size(); ++id)
+      if (isSeen[id])
+        ids.push_back(static_cast<int32_t>(id));
+    return ids;
+  }
 
 private:
-  std::span<const int32_t> ids;
   std::vector<bool> isSeen;
 };
 
+/// The batch of --batch-ids, again and again.
 class GivenBatch : public TrainingData {
 public:
   GivenBatch(Batch given, std::string name)
@@ -66,10 +69,10 @@ public:
     return boundOfRows(batch.rows, batch.length, tile);
   }
 
-  int64_t countPresent(std::span<const int32_t> ids) const override {
-    Presence presence(ids);
+  std::vector<int32_t> presentIds() const override {
+    Presence presence;
     presence.add(batch.ids);
-    return presence.count();
+    return presence.ids();
   }
 
   Json identity() const override {
@@ -133,9 +136,9 @@ public:
     validation->read(rows, batch);
   }
 
-  int64_t countPresent(std::span<const int32_t> ids) const override {
+  std::vector<int32_t> presentIds() const override {
     constexpr uint64_t blockTokens = 1 << 16;
-    Presence presence(ids);
+    Presence presence;
     std::vector<int32_t> block;
     for (uint64_t i = 0; i < shard.documentCount(); ++i) {
       if (split.isValidation(i))
@@ -147,7 +150,7 @@ public:
         presence.add(block);
       }
     }
-    return presence.count();
+    return presence.ids();
   }
 
   BatchBound bound(int64_t tile) const override {

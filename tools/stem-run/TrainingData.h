@@ -53,8 +53,8 @@ public:
   virtual int64_t validationBatches() const = 0;
   virtual void readValidation(int64_t index, Batch &batch) const = 0;
 
-  /// How many of these ids, which rise, are in what is trained on.
-  virtual int64_t countPresent(std::span<const int32_t> ids) const = 0;
+  /// The ids that are in what is trained on, rising.
+  virtual std::vector<int32_t> presentIds() const = 0;
 
   /// The most that a batch has, its sequences in tiles of so many tokens.
   virtual BatchBound bound(int64_t tile) const = 0;

@@ -41,12 +41,22 @@ TrainingRun::TrainingRun(TrainArguments given)
 // Before the first step
 //===----------------------------------------------------------------------===//
 
+std::string TrainingRun::rowsName() const {
+  return arguments.rowList.empty() ? "--train=rows"
+                                   : arguments.rowList.string();
+}
+
 /// Before anything depends on the values of rows.
 void TrainingRun::openRows() {
   if (arguments.part == TrainedPart::Rows) {
     trainedKeys(checkpoint, arguments.part); // refuses a model without tables
-    rowIds = readTokenList(checkpoint, arguments.rowList);
-    warnOfSelectedRows(checkpoint, rowIds, arguments.rowList.string());
+    if (arguments.rowList.empty()) {
+      openData(createContext(arguments.compile.threads).get());
+      rowIds = data->presentIds();
+    } else {
+      rowIds = readTokenList(checkpoint, arguments.rowList);
+    }
+    warnOfSelectedRows(checkpoint, rowIds, rowsName());
     rowBase = rowBaseOf(checkpoint, rowIds, tableLayers(checkpoint));
   }
   attachRows(checkpoint, arguments.rows);
@@ -108,12 +118,15 @@ void TrainingRun::makePlan(const BatchBound &bound) {
   plan->requireMemory();
 }
 
-void TrainingRun::openData() {
+void TrainingRun::openData(stem_context *context) {
   TrainingDataOptions &options = arguments.data;
   if (options.shard.empty())
     options.shard = folder.training() / "tokens.safetensors";
-  data = openTrainingData(checkpoint, options, step->context());
+  data = openTrainingData(checkpoint, options, context);
   printStderr("{}\n", data->description());
+}
+
+void TrainingRun::fitData() {
   const BatchBound bound = data->bound(step->tokenTile());
   if (bound.sequences > shape.rows) {
     printStderr("each document begins a tile of {} tokens; with that, ",
@@ -128,17 +141,19 @@ void TrainingRun::openData() {
 void TrainingRun::checkPresence() {
   if (rowIds.empty())
     return;
-  rowsPresent = data->countPresent(rowIds);
+  std::vector<int32_t> present;
+  std::ranges::set_intersection(data->presentIds(), rowIds,
+                                std::back_inserter(present));
+  rowsPresent = static_cast<int64_t>(present.size());
   const auto count = static_cast<int64_t>(rowIds.size());
   if (rowsPresent == 0)
     fail("{}: none of its {} tokens is in the training data, so that no row "
          "would be trained; name tokens that are, or give other data",
-         arguments.rowList.string(), count);
+         rowsName(), count);
   if (rowsPresent < count)
     printNote(fmt::format("{}: {} of its {} tokens are not in the training "
                           "data; their rows get no gradient",
-                          arguments.rowList.string(), count - rowsPresent,
-                          count));
+                          rowsName(), count - rowsPresent, count));
 }
 
 void TrainingRun::makeSchedule() {
@@ -510,11 +525,13 @@ void TrainingRun::finish() {
 }
 
 void TrainingRun::run() {
-  openRows();
   chooseShape();
+  openRows();
   openTeacher();
   makeStep();
-  openData();
+  if (!data)
+    openData(step->context());
+  fitData();
   checkPresence();
   fingerprint = arguments.isRandom()
                     ? randomModelFingerprint(checkpoint, arguments.data.seed)

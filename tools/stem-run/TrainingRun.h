@@ -31,12 +31,13 @@ public:
 
 private:
   // Before the first step.
-  void openRows();
   void chooseShape();
+  void openRows();
   void openTeacher();
   void makeStep();
   void makePlan(const BatchBound &bound);
-  void openData();
+  void openData(stem_context *context);
+  void fitData();
   void checkPresence();
   void makeSchedule();
   void resume();
@@ -59,6 +60,8 @@ private:
 
   /// What changes the bits of a run, by the name of its option.
   Json options() const;
+  /// Where the tokens come from whose rows are trained, for messages.
+  std::string rowsName() const;
   bool isEvaluationDue(int64_t step) const;
   double seconds() const { return secondsBefore + watch.seconds(); }
 
