@@ -50,7 +50,7 @@ LogicalResult AdamWOp::verify() {
   if (!type.hasStaticShape())
     return emitOpError() << "all shapes must be static, got " << type;
   // C2
-  for (auto [name, attribute] :
+  for (const auto &[name, attribute] :
        {std::pair("beta1", getBeta1()), std::pair("beta2", getBeta2())})
     if (double beta = attribute.convertToDouble(); !(beta >= 0.0 && beta < 1.0))
       return emitOpError() << name << " must be 0 or more and less than 1, got "
