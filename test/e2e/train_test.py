@@ -245,7 +245,8 @@ class TrainTest(TrainingTest):
         self.assert_fails(["training takes", "masters 1.25 MB",
                            "moments 2.5 MB", "activations", "are available",
                            "give a smaller --batch with --accumulate",
-                           "--row-optimizer=rowwise, --train=tables, or a --recompute-budget"],
+                           "--row-optimizer=rowwise, --train=tables, or a "
+                           "--recompute-budget"],
                           "train", self.small, "--data=no-such-file",
                           "--batch=1000000", "--ctx=2048", f"--out={out}")
         self.assertFalse(os.path.exists(out))
