@@ -39,8 +39,8 @@ def StemResultsToArgumentsPass
   let description = [{
     After bufferization a function returns nothing: what it gives is built in
     arguments. A layer of inference has one result, which takes the place of
-    the residual stream, the argument that it adds to. Every other function gets an argument with
-    `stem.output` for each result that has none, and its callers pass a new
+    the residual stream, the argument that it adds to. Every other function gets
+    an argument with `stem.output` for each result that has none, and its callers pass a new
     tensor, or the argument of theirs that the result is returned in. In an
     entry the argument of a gradient has its result's `stem.gradient_of`, and
     dynamic rows count `outputs`.
