@@ -49,8 +49,8 @@ CONFIGURATIONS = [
     calibrated("28 layers, rank 64, 200,000 tokens", MIDDLE, "--mix-rank=64",
                tokens=MORE_TOKENS),
     # The model's own text beside the files: for what they do not cover.
-    calibrated("28 layers, rank 64, a quarter its own", MIDDLE,
-               "--mix-rank=64", "--self-share=0.25"),
+    calibrated("28 layers, rank 64, self beside", MIDDLE, "--mix-rank=64",
+               "--calibrate=self"),
     calibrated("28 layers, rank 64, half its own", MIDDLE, "--mix-rank=64",
                "--self-share=0.5", seeds=MAIN_SEEDS),
     calibrated("ten, rank 0, half its own", "--self-share=0.5",
