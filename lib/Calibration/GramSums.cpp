@@ -43,6 +43,11 @@ int64_t elementBytes(stem_dtype products) {
   return products == STEM_BF16 ? sizeof(uint16_t) : sizeof(float);
 }
 
+int64_t heldBytes(int64_t columns, stem_dtype products) {
+  return checkedSize("the blocks of a sum of products",
+                     {heldPositions, columns, elementBytes(products)});
+}
+
 int64_t transposedBytes(int64_t n, stem_dtype products) {
   return checkedSize("the blocks of a sum of products",
                      {heldBlocks, transposedStride, n, elementBytes(products)});
@@ -66,37 +71,13 @@ T *transposedOf(const Arena &transposed, int64_t n, int64_t block) {
   return static_cast<T *>(transposed.data()) + block * n * transposedStride;
 }
 
-template <typename T> T product(float value) {
-  if constexpr (std::is_same_v<T, float>)
-    return value;
-  else
-    return roundToBF16(value);
+/// Values as the products take them.
+void convert(const float *from, int64_t count, float *to) {
+  std::copy_n(from, count, to);
 }
 
-/// `to` (columns x count) = `from` (count x columns) transposed, in squares of
-/// one cache line of f32.
-template <typename T>
-void transpose(const float *from, int64_t stride, int64_t count,
-               int64_t columns, T *to) {
-  for (int64_t position = 0; position < count; position += 16)
-    for (int64_t column = 0; column < columns; ++column)
-      for (int64_t i = position; i < std::min(position + 16, count); ++i)
-        to[column * transposedStride + i] =
-            product<T>(from[i * stride + column]);
-}
-
-/// Positions [position, position + count) of a panel, see stem_packed: rows one
-/// after the other, of bf16 in pairs interleaved by column.
-template <typename T>
-void packRows(const float *from, int64_t stride, int64_t position,
-              int64_t count, int64_t columns, T *panel) {
-  constexpr int64_t group = sizeof(T) == sizeof(uint16_t) ? 2 : 1;
-  for (int64_t i = 0; i < count; ++i) {
-    const int64_t row = position + i;
-    T *to = panel + row / group * group * STEM_PANEL + row % group;
-    for (int64_t column = 0; column < columns; ++column)
-      to[column * group] = product<T>(from[i * stride + column]);
-  }
+void convert(const float *from, int64_t count, uint16_t *to) {
+  std::transform(from, from + count, to, roundToBF16);
 }
 
 } // namespace
@@ -106,6 +87,8 @@ GramSums::GramSums(stem_context *context, int64_t n, int64_t m,
     : context(context), n(n), m(m), products(products),
       gramTotals(totalsBytes(n, n), "the sums of a normal matrix"),
       crossTotals(totalsBytes(n, m), "the sums of a right-hand side"),
+      heldX(heldBytes(n, products), "blocks of activations"),
+      heldY(heldBytes(m, products), "blocks of targets"),
       transposed(transposedBytes(n, products), "blocks of activations"),
       packedX(packedBlocksBytes(n, products), "blocks of activations"),
       packedY(packedBlocksBytes(m, products), "blocks of targets") {}
@@ -113,7 +96,8 @@ GramSums::GramSums(stem_context *context, int64_t n, int64_t m,
 int64_t GramSums::bytes(int64_t n, int64_t m) {
   int64_t sum = 0;
   for (int64_t part :
-       {totalsBytes(n, n), totalsBytes(n, m), transposedBytes(n, STEM_F32),
+       {totalsBytes(n, n), totalsBytes(n, m), heldBytes(n, STEM_F32),
+        heldBytes(m, STEM_F32), transposedBytes(n, STEM_F32),
         packedBlocksBytes(n, STEM_F32), packedBlocksBytes(m, STEM_F32)})
     if (__builtin_add_overflow(sum, part, &sum))
       fail("the sums of {} x {} and {} x {} products have no size", n, n, n, m);
@@ -148,44 +132,54 @@ void GramSums::finish() {
   finished = true;
 }
 
-/// Brings positions into the layouts of the products, a panel a task.
 template <typename T>
 void GramSums::store(const float *x, const float *y, int64_t count) {
-  auto storePanel = [&](const Arena &packed, const float *rows, int64_t columns,
-                        int64_t panel, bool transposes) {
-    int64_t first = panel * STEM_PANEL;
-    int64_t width = std::min<int64_t>(STEM_PANEL, columns - first);
-    for (int64_t done = 0; done < count;) {
-      int64_t block = (pending + done) / blockPositions;
-      int64_t position = (pending + done) % blockPositions;
-      int64_t taken = std::min(count - done, blockPositions - position);
-      const float *source = rows + done * columns + first;
-      // The columns behind the last of a panel keep the zeros of the arena.
-      packRows(source, columns, position, taken, width,
-               panelOf<T>(packed, columns, block, panel));
-      if (transposes)
-        transpose(source, columns, taken, width,
-                  transposedOf<T>(transposed, n, block) +
-                      first * transposedStride + position);
-      done += taken;
-    }
-  };
-  int64_t panelsX = panelsOf(n);
-  parallelFor(threadsFor(context, count * (n + m)), panelsX + panelsOf(m),
-              [&](int64_t task) {
-                if (task < panelsX)
-                  storePanel(packedX, x, n, task, /*transposes=*/true);
-                else
-                  storePanel(packedY, y, m, task - panelsX,
-                             /*transposes=*/false);
+  constexpr int64_t taskPositions = 32;
+  T *toX = static_cast<T *>(heldX.data()) + pending * n;
+  T *toY = static_cast<T *>(heldY.data()) + pending * m;
+  parallelFor(threadsFor(context, count * (n + m)),
+              (count - 1) / taskPositions + 1, [&](int64_t task) {
+                const int64_t first = task * taskPositions;
+                const int64_t taken = std::min(taskPositions, count - first);
+                convert(x + first * n, taken * n, toX + first * n);
+                convert(y + first * m, taken * m, toY + first * m);
               });
   pending += count;
   total += count;
 }
 
+/// Brings a panel's columns into the layouts of the products.
+template <typename T> void GramSums::layOut(bool isY, int64_t panel) {
+  const int64_t columns = isY ? m : n;
+  const int64_t first = panel * STEM_PANEL;
+  const int64_t width = std::min<int64_t>(STEM_PANEL, columns - first);
+  const T *held = static_cast<const T *>((isY ? heldY : heldX).data()) + first;
+  for (int64_t start = 0; start < pending; start += blockPositions) {
+    const int64_t block = start / blockPositions;
+    const int64_t positions = std::min(blockPositions, pending - start);
+    const T *from = held + start * columns;
+    stem_pack_tokens(
+        from, columns, products, positions, width,
+        panelOf<T>(isY ? packedY : packedX, columns, block, panel));
+    if (!isY)
+      stem_transpose_tokens(from, columns, products, positions, width,
+                            transposedOf<T>(transposed, n, block) +
+                                first * transposedStride,
+                            transposedStride);
+  }
+}
+
 void GramSums::sumBlocks() {
+  const int64_t panelsX = panelsOf(n), panels = panelsX + panelsOf(m);
+  parallelFor(context, panels, [&](int64_t task) {
+    const bool isY = task >= panelsX;
+    const int64_t panel = isY ? task - panelsX : task;
+    if (products == STEM_BF16)
+      layOut<uint16_t>(isY, panel);
+    else
+      layOut<float>(isY, panel);
+  });
   int64_t rowBlocks = (n - 1) / tileRows + 1;
-  int64_t panels = panelsOf(n) + panelsOf(m);
   // Tiles of the same rows one after the other: they share the rows of x.
   parallelFor(context, rowBlocks * panels,
               [&](int64_t task) { sumTile(task / panels, task % panels); });

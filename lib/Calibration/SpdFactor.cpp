@@ -42,9 +42,14 @@ SpdFactor::~SpdFactor() {
 
 bool SpdFactor::factor(stem_context *context, double ridge) {
   Eigen::Map<RowMajorMatrix> map(matrix, n, n);
-  map.triangularView<Eigen::StrictlyLower>() = map.transpose();
-  for (int64_t i = 0; i < n; ++i)
-    matrix[i * n + i] = diagonal[i] + ridge * mean;
+  parallelFor(context, (n - 1) / factorRows + 1, [&](int64_t task) {
+    const int64_t row = task * factorRows, rows = std::min(factorRows, n - row);
+    map.block(row, 0, rows, row) = map.block(0, row, row, rows).transpose();
+    auto corner = map.block(row, row, rows, rows);
+    corner.triangularView<Eigen::StrictlyLower>() = corner.transpose();
+    for (int64_t i = row; i < row + rows; ++i)
+      matrix[i * n + i] = diagonal[i] + ridge * mean;
+  });
   for (int64_t first = 0; first < n; first += factorBlock)
     if (!factorColumns(context, first, std::min(factorBlock, n - first)))
       return false;

@@ -150,8 +150,7 @@ void Calibrator::Impl::attention(HiddenStates &states, uint64_t layer) {
   for (const TokenStream::Step &step : states.stream().steps) {
     runner.attention(layer, states.stream().step(step), states.at(step),
                      next.data());
-    std::copy_n(next.data(), step.count * width, states.at(step));
-    states.leave(step);
+    states.replace(runner.context(), step, next.data());
   }
 }
 
@@ -159,8 +158,7 @@ void Calibrator::Impl::feedForward(HiddenStates &states, uint64_t layer) {
   for (const TokenStream::Step &step : states.stream().steps) {
     runner.feedForward(layer, states.at(step), step.count, next.data(),
                        states.stream().step(step).ids);
-    std::copy_n(next.data(), step.count * width, states.at(step));
-    states.leave(step);
+    states.replace(runner.context(), step, next.data());
   }
 }
 

@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <fmt/ranges.h>
+#include <future>
 
 using namespace stem;
 namespace fs = std::filesystem;
@@ -210,22 +211,31 @@ void FolderConversion::writeDense(Progress &progress) {
                });
 }
 
+/// Rows are filled while those before them are written.
 void FolderConversion::writeRows(const TensorInfo &table, TableRows &rows,
                                  const std::function<void(uint64_t)> &onBytes) {
   const uint64_t vocab = config().vocabSize;
   const uint64_t f = config().intermediateSize;
   const uint64_t step = rowsAtATime(config());
-  std::vector<float> values(step * f);
+  std::vector<float> filled(step * f), written(step * f);
   std::vector<std::byte> bytes(dtypeBytes(basis.rowType, step * f).value());
+  std::future<void> writing;
   for (uint64_t row = 0; row < vocab; row += step) {
     const uint64_t count = std::min(step, vocab - row);
-    rows.fill(row, count, values.data());
-    encodeChecked(table.name, basis.rowType, {values.data(), count * f},
-                  bytes.data(), rounding, "choose --row-dtype=bf16 or f32");
+    rows.fill(row, count, filled.data());
+    if (writing.valid())
+      writing.get();
+    std::swap(filled, written);
     const std::span part(bytes.data(), bytes.size() / step * count);
-    writer().write(part);
+    writing = std::async(std::launch::async, [&, count, part] {
+      encodeChecked(table.name, basis.rowType, {written.data(), count * f},
+                    part.data(), rounding, "choose --row-dtype=bf16 or f32");
+      writer().write(part);
+    });
     onBytes(part.size());
   }
+  if (writing.valid())
+    writing.get();
 }
 
 void FolderConversion::writeInitialTables() {

@@ -7,6 +7,8 @@
 
 #include "HiddenStates.h"
 
+#include "stem/Runtime/Parallel.h"
+
 #include <algorithm>
 
 using namespace stem;
@@ -42,6 +44,15 @@ HiddenStates::HiddenStates(
 void HiddenStates::leave(const TokenStream::Step &step) const {
   if (file)
     file->leave(step.begin * width, step.count * width);
+}
+
+void HiddenStates::replace(stem_context *context, const TokenStream::Step &step,
+                           const float *next) {
+  float *to = at(step);
+  parallelFor(context, step.count, [&](int64_t token) {
+    std::copy_n(next + token * width, width, to + token * width);
+  });
+  leave(step);
 }
 
 void HiddenStates::copyFrom(const HiddenStates &other) {

@@ -50,6 +50,9 @@ public:
     return std::span(tokens.counted).subspan(step.begin, step.count);
   }
 
+  /// What a layer made of the step's values takes their place.
+  void replace(stem_context *context, const TokenStream::Step &step,
+               const float *next);
   /// The step is not needed for a while: a file's pages leave the process.
   void leave(const TokenStream::Step &step) const;
 

@@ -10,6 +10,7 @@
 #include "DownRefit.h"
 #include "EngineMemory.h"
 #include "TableRows.h"
+#include "stem/Runtime/Parallel.h"
 
 #include <algorithm>
 #include <cmath>
@@ -111,6 +112,15 @@ void LayerFitter::readEmbeddings() {
   }
 }
 
+/// Of each element of so many rows.
+template <typename Body>
+void LayerFitter::forEach(int64_t count, int64_t width, const Body &body) {
+  parallelFor(runner.context(), count, [&](int64_t row) {
+    for (int64_t i = row * width; i < (row + 1) * width; ++i)
+      body(i);
+  });
+}
+
 void LayerFitter::taps(const Layer &layer, const HiddenStates &states,
                        const TokenStream::Step &step) {
   runner.taps(layer.number, states.at(step), step.count, normed.data(),
@@ -119,8 +129,7 @@ void LayerFitter::taps(const Layer &layer, const HiddenStates &states,
   if (!layer.lowRank)
     return;
   layer.lowRank->apply(normed.data(), step.count, term.data());
-  for (int64_t i = 0; i < step.count * f; ++i)
-    up[i] -= term[i];
+  forEach(step.count, f, [&](int64_t i) { up[i] -= term[i]; });
 }
 
 /// `gated` and `error` of the step whose taps were taken.
@@ -132,8 +141,7 @@ void LayerFitter::applyRows(const Layer &layer, const LayerRows &rows,
     positions.counted = states.counted(step);
   rows.apply(positions, {nullptr, gated.data(), error.data()});
   if (layer.lowRank)
-    for (int64_t i = 0; i < step.count * f; ++i)
-      gated[i] += gate[i] * term[i];
+    forEach(step.count, f, [&](int64_t i) { gated[i] += gate[i] * term[i]; });
   keepMatrix(layer, positions);
 }
 
@@ -212,8 +220,7 @@ void LayerFitter::solveLowRank(const Layer &layer, const LayerRows &rows,
     auto counted = fit.counted(step);
     rows.apply({fit.rows(step), gate.data(), up.data(), counted},
                {gated.data(), nullptr, nullptr});
-    for (int64_t i = 0; i < step.count * f; ++i)
-      error[i] = up[i] - gated[i];
+    forEach(step.count, f, [&](int64_t i) { error[i] = up[i] - gated[i]; });
     int64_t kept = keepCounted(counted, error.data(), f);
     keepCounted(counted, normed.data(), d);
     keepCounted(counted, gate.data(), f);
@@ -294,8 +301,8 @@ void LayerFitter::addCarry(const Layer &layer, const LayerText &text,
     return;
   const float share = static_cast<float>(layer.options.carry);
   const float *dense = text.dense->at(step), *states = text.states.at(step);
-  for (int64_t i = 0; i < step.count * d; ++i)
-    target[i] += share * (dense[i] - states[i]);
+  forEach(step.count, d,
+          [&](int64_t i) { target[i] += share * (dense[i] - states[i]); });
   text.dense->leave(step);
   text.states.leave(step);
 }
@@ -321,8 +328,7 @@ LayerFitter::refitDown(const Layer &layer, const LayerRows &rows,
     applyRows(layer, rows, choose.states, step, /*leaveOneOut=*/false);
     runner.product(layer.number, error.data(), step.count, target.data());
     runner.product(layer.number, gated.data(), step.count, hidden.data());
-    for (int64_t i = 0; i < step.count * d; ++i)
-      hidden[i] += target[i];
+    forEach(step.count, d, [&](int64_t i) { hidden[i] += target[i]; });
     addCarry(layer, choose, step);
     refit.addChoose(choose.states.stream().step(step).sequences, gated.data(),
                     target.data(), hidden.data());
@@ -396,8 +402,7 @@ void LayerFitter::propagate(const LayerFit &layer, HiddenStates &states,
     }
     runner.project(work.number, states.at(step), gated.data(), step.count,
                    hidden.data());
-    std::copy_n(hidden.data(), step.count * d, states.at(step));
-    states.leave(step);
+    states.replace(runner.context(), step, hidden.data());
   }
   runner.restoreDown(work.number);
 }

@@ -102,6 +102,8 @@ private:
   struct Layer; ///< in work
 
   void readEmbeddings();
+  template <typename Body>
+  void forEach(int64_t count, int64_t width, const Body &body);
   void taps(const Layer &layer, const HiddenStates &states,
             const TokenStream::Step &step);
   void applyRows(const Layer &layer, const LayerRows &rows,

@@ -29,7 +29,7 @@ uint64_t stem::rowsAtATime(const ModelConfig &config) {
 
 int64_t stem::rowWritingBytes(const ModelConfig &config) {
   return static_cast<int64_t>(
-      rowsAtATime(config) * (3 * config.intermediateSize + config.hiddenSize) *
+      rowsAtATime(config) * (4 * config.intermediateSize + config.hiddenSize) *
       sizeof(float));
 }
 

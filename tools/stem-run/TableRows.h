@@ -30,8 +30,9 @@ public:
 /// keep the threads busy.
 uint64_t rowsAtATime(const ModelConfig &config);
 
-/// Bytes that this holds at most: the rows, those of them that come from
-/// elsewhere, the same as they are stored, and their ids' embeddings.
+/// Bytes that this holds at most: the rows that are filled and those that are
+/// written, rows that come from elsewhere, the same as they are stored, and
+/// their ids' embeddings.
 int64_t rowWritingBytes(const ModelConfig &config);
 
 /// Embeddings as the layer's up-projection would see them with nothing else in

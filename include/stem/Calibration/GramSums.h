@@ -50,6 +50,7 @@ public:
 private:
   template <typename T>
   void store(const float *x, const float *y, int64_t count);
+  template <typename T> void layOut(bool isY, int64_t panel);
   void sumBlocks();
   void sumTile(int64_t rowBlock, int64_t panel);
 
@@ -60,7 +61,8 @@ private:
   int64_t pending = 0; ///< of them, stored and not yet summed
   bool finished = false;
   Arena gramTotals, crossTotals;
-  /// The blocks that wait: x transposed, x packed, y packed.
+  Arena heldX, heldY; ///< positions that wait, a row each
+  /// The blocks as the products take them: x transposed, x packed, y packed.
   Arena transposed, packedX, packedY;
 };
 
