@@ -16,9 +16,9 @@ import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "test", "e2e"))
-sys.path.insert(0, os.path.join(ROOT, "bench", "peers"))
+sys.path.insert(0, os.path.join(ROOT, "bench"))
 from e2e import GOLDEN, deepen  # noqa: E402
-from speed import median_interval  # noqa: E402
+from order_statistics import interval  # noqa: E402
 
 
 def compile_seconds(folder):
@@ -54,7 +54,7 @@ def main(arguments):
                                  "least": min(values)}
                     for depth, values in seconds.items()},
         "ratio": {"median": statistics.median(ratios),
-                  "interval": median_interval(ratios),
+                  "interval": interval(ratios),
                   "wanted": 1.3}}, indent=2))
     return 0
 

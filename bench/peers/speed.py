@@ -8,7 +8,6 @@ The ratio of a pair is the other side's time by ours; quoted are the median of
 the pairs and its 95 % interval from order statistics."""
 
 import json
-import math
 import os
 import statistics
 import subprocess
@@ -17,6 +16,9 @@ import time
 from dataclasses import dataclass
 
 import common
+
+sys.path.append(os.path.join(common.ROOT, "bench"))
+from order_statistics import interval  # noqa: E402
 
 STEM_LAYERS = ",".join(str(layer) for layer in range(2, 30, 3))
 DECODE_TOKENS = 32
@@ -85,18 +87,6 @@ def torch_side(name, stem, plan, *options):
         f"--threads={common.THREADS}", *options])
 
 
-def median_interval(values):
-    """Two-sided, 95 % at least: the k-th value from both ends."""
-    values, n = sorted(values), len(values)
-    below, k = 0.0, 0
-    while k < n // 2:
-        below += math.comb(n, k) / 2 ** n
-        if below > 0.025:
-            break
-        k += 1
-    return [values[k - 1], values[n - k]] if k > 0 else None
-
-
 def clock():
     return time.strftime("%H:%M:%S")
 
@@ -147,7 +137,7 @@ def add_ratio(results, what, ours, theirs, tokens, target=None, share=None):
             met = met or share[1] >= share[2]
     results.add(
         what, ratio, bound, met, "bench/peers/speed.py",
-        interval=median_interval(pairs), pairs=len(pairs),
+        interval=interval(pairs), pairs=len(pairs),
         our_tokens_per_second=tokens / statistics.median(ours.seconds[kind]),
         their_tokens_per_second=tokens
         / statistics.median(theirs.seconds[kind]),

@@ -1,7 +1,6 @@
 # Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Folders, the machine, processes that take a step when they are asked to, and
-the median of pairs."""
+"""Folders, the machine, and processes that take a step when they are asked to."""
 
 import json
 import os
@@ -22,6 +21,7 @@ PYTHON = os.environ.get("STEM_TORCH_PYTHON", os.path.join(
                                                    "peers-venv")),
     "bin", "python"))
 THREADS = 2
+sys.path.append(os.path.join(ROOT, "bench"))  # order_statistics
 # The threads of the side before go to sleep.
 SETTLE_SECONDS = 0.3
 
@@ -48,28 +48,6 @@ def commit():
     done = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"],
                           capture_output=True, text=True)
     return done.stdout.strip() or None
-
-
-# ---- Medians ----
-
-def median(values):
-    """As bench/Pairs.h takes it."""
-    return sorted(values)[len(values) // 2]
-
-
-def interval(values):
-    """95 % at least, from order statistics (bench/Pairs.h): that as few values
-    lie below the true median as above it is binomial."""
-    values, count = sorted(values), len(values)
-    probability, below, place = 0.5 ** count, 0.0, 0
-    while place < count // 2:
-        below += probability
-        if below > 0.025:
-            break
-        probability *= (count - place) / (place + 1)
-        place += 1
-    low = max(place - 1, 0)
-    return [values[low], values[count - 1 - low]]
 
 
 # ---- Results ----

@@ -7,6 +7,7 @@ import sys
 
 import common
 from configurations import CONFIGURATIONS
+from order_statistics import median
 
 
 def gigabytes(value):
@@ -14,7 +15,7 @@ def gigabytes(value):
 
 
 def seconds(values):
-    return f"{common.median(values):.3f} s"
+    return f"{median(values):.3f} s"
 
 
 def ratio(result):
@@ -90,8 +91,8 @@ def rows(results):
         end = result["ours"]["end"]
         lines.append([
             result["name"], seconds(result["ours"]["seconds"]),
-            f"{1e3 * common.median(end['row_optimizer_seconds']):.1f} ms",
-            f"{1e3 * common.median(end['dense_optimizer_seconds']):.1f} ms",
+            f"{1e3 * median(end['row_optimizer_seconds']):.1f} ms",
+            f"{1e3 * median(end['dense_optimizer_seconds']):.1f} ms",
             gigabytes(row_state(end)), gigabytes(planned(end)),
             gigabytes(end["step_peak_bytes"])])
     table(["measured", "step", "rows", "other optimizer", "row moments",

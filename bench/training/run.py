@@ -16,6 +16,7 @@ import sys
 
 import common
 from configurations import CONFIGURATIONS, SHAPES, config
+from order_statistics import interval, median
 
 
 def write_config(shape, which):
@@ -80,8 +81,8 @@ def measure(configuration, pairs):
     if "other" in result:
         ratios = [other / ours for ours, other in
                   zip(result["ours"]["seconds"], result["other"]["seconds"])]
-        result["ratio"] = {"median": common.median(ratios),
-                           "interval": common.interval(ratios),
+        result["ratio"] = {"median": median(ratios),
+                           "interval": interval(ratios),
                            "pairs": len(ratios)}
     return result
 
