@@ -232,19 +232,34 @@ typedef struct stem_table_options {
   int32_t writable;     /* not 0: stem_table_write may change `resident` */
   const void *resident; /* V x F, kept by the caller while the store lives */
   const char *name;     /* for messages */
+  const char *file;     /* where `resident` is null: V x F lie in this file */
+  int64_t offset;       /* of the first row in `file` */
 } stem_table_options;
+
+typedef struct stem_table_store_options {
+  uint64_t struct_size;
+  int64_t staging_bytes;  /* for rows of files, see stem_table_staging_bytes */
+  int32_t reader_threads; /* that read them; 0: none, await reads */
+} stem_table_store_options;
 
 typedef struct stem_table_statistics {
   uint64_t struct_size;
   uint64_t lookups;     /* ids planned */
   uint64_t unique_rows; /* after deduplication */
   uint64_t bytes_moved; /* between tiers; 0 when resident */
-  uint64_t stalls;
+  uint64_t stalls;      /* awaits that found rows missing */
+  uint64_t stall_nanoseconds;
   uint64_t bytes_resident;
+  uint64_t bytes_in_files;
 } stem_table_statistics;
 
-STEM_EXPORT stem_status stem_table_store_create(stem_context *context,
-                                                stem_table_store **out_store);
+/* Bytes of staging that a ticket of `rows` different rows takes. */
+STEM_EXPORT int64_t stem_table_staging_bytes(int64_t rows, int64_t columns,
+                                             int32_t dtype);
+/* `options` may be null: tables are resident then. */
+STEM_EXPORT stem_status stem_table_store_create(
+    stem_context *context, const stem_table_store_options *options,
+    stem_table_store **out_store);
 STEM_EXPORT void stem_table_store_destroy(stem_table_store *store);
 /* Opens one more table; tables are numbered from 0 in the order of opening. */
 STEM_EXPORT stem_status stem_table_open(stem_context *context,
@@ -262,13 +277,17 @@ STEM_EXPORT void stem_table_release_plan(stem_table_store *store,
 STEM_EXPORT int64_t stem_table_plan_unique(const stem_table_plan *plan,
                                            const int32_t **out_ids,
                                            const int32_t **out_inverse);
+/* Starts reading the plan's rows of a table; those of a resident one are there.
+   Fails with STEM_OUT_OF_MEMORY where the staging has no room for them. */
 STEM_EXPORT stem_status stem_table_prefetch(stem_context *context,
                                             stem_table_store *store,
                                             int64_t table,
                                             stem_table_plan *plan,
                                             stem_ticket *out_ticket);
 /* Gives rows (a matrix with the table's columns and type) and index (one for
-   each planned id): table[ids[t]] = rows[index[t]]. */
+   each planned id): table[ids[t]] = rows[index[t]]. Both hold until the ticket
+   or its plan is released. Fails with STEM_IO_ERROR where a row cannot be
+   read. */
 STEM_EXPORT stem_status stem_table_await(stem_context *context,
                                          stem_table_store *store,
                                          stem_ticket ticket,

@@ -302,6 +302,10 @@ const TensorView &SafetensorsFile::get(std::string_view tensorName) const {
   fail("{}: there is no tensor \"{}\"", name, printable(tensorName));
 }
 
+uint64_t SafetensorsFile::offsetOf(std::span<const std::byte> data) const {
+  return static_cast<uint64_t>(data.data() - file->bytes().data());
+}
+
 void SafetensorsFile::release(std::span<const std::byte> data) const {
   if (file)
     file->release(data);

@@ -79,6 +79,9 @@ private:
   std::span<const std::byte> stored(size_t tensor) const override {
     return found[tensor].data;
   }
+  std::optional<uint64_t> storedOffset(size_t tensor) const override {
+    return files[found[tensor].file].offsetOf(found[tensor].data);
+  }
   void releaseBytes(size_t tensor,
                     std::span<const std::byte> data) const override {
     files[found[tensor].file].release(data);

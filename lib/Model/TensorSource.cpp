@@ -187,6 +187,13 @@ std::span<const std::byte> TensorSource::bytes(std::string_view name) const {
   return isElsewhere ? std::span<const std::byte>() : stored(tensor);
 }
 
+std::optional<uint64_t>
+TensorSource::offsetInFile(std::string_view name) const {
+  if (bytes(name).empty())
+    return std::nullopt;
+  return storedOffset(static_cast<size_t>(&get(name) - infos.data()));
+}
+
 void TensorSource::release(std::string_view name, uint64_t first,
                            uint64_t count) const {
   const TensorInfo &info = get(name);

@@ -1,19 +1,25 @@
-//===- TableStore.cpp - Tables that lie in memory -------------------------===//
+//===- TableStore.cpp - Tables in memory and in files ---------------------===//
 //
 // Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 //
-// The store's interface over resident tables: the rows of an await are the
-// whole table, the index is the planned ids. A store serves one step at a time.
+// A lookup gives rows and an index into them. Of a resident table these are the
+// whole table and the planned ids; of a table in a file, the unique rows of the
+// plan, which prefetch starts to read, and the inverse map. Whoever looks up
+// sees the same values. A store serves one step at a time.
 //
 //===----------------------------------------------------------------------===//
 
 #include "ContextImpl.h"
 #include "HandleShapes.h"
+#include "RowFile.h"
+#include "RowReader.h"
+#include "StagingPool.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -31,12 +37,16 @@ struct stem_table_plan {
 
 namespace {
 
+constexpr int kMostReaders = 256;
+
 struct Table {
   int64_t rows, columns;
   int32_t dtype;
   bool writable;
-  char *data;
+  char *data; /* null: in `file` */
   std::string name;
+  RowFile file = {};
+  int64_t offset = 0; /* of the first row in `file` */
 
   int64_t rowBytes() const { return columns * elementBytes(dtype); }
 };
@@ -44,11 +54,26 @@ struct Table {
 struct Ticket {
   int64_t table;
   stem_table_plan *plan;
+  char *staging = nullptr; /* of a table in a file: its rows in the plan */
+  std::shared_ptr<RowReader::Batch> reads = nullptr;
 };
 
 } // namespace
 
 struct stem_table_store {
+  explicit stem_table_store(const stem_table_store_options &options)
+      : staging(options.staging_bytes), reader(options.reader_threads) {}
+
+  /// Nothing reads into staging that another ticket may get.
+  void end(const Ticket &ticket) {
+    if (ticket.reads)
+      RowReader::wait(*ticket.reads);
+    if (ticket.staging)
+      staging.giveBack(ticket.staging);
+  }
+
+  StagingPool staging;
+  RowReader reader;
   std::vector<Table> tables;
   /// The table with the most rows bounds the ids of a plan.
   int64_t largest = 0;
@@ -119,10 +144,94 @@ stem_status checkTableOptions(stem_context *context,
     return report(context, STEM_INVALID_ARGUMENT,
                   "table '{}' of {} x {} elements has no size", name,
                   options.rows, options.columns);
-  if (!options.resident)
+  if (!options.resident && !options.file)
     return report(context, STEM_INVALID_ARGUMENT,
-                  "table '{}' has no resident data", name);
+                  "table '{}' has neither resident data nor a file", name);
+  if (!options.resident && options.writable)
+    return report(context, STEM_INVALID_ARGUMENT,
+                  "table '{}' lies in a file: it cannot be opened as writable",
+                  name);
   return STEM_OK;
+}
+
+/// Opens the file and checks that it holds all rows.
+stem_status openFile(stem_context *context, const stem_table_options &options,
+                     Table &table) {
+  const std::string problem = table.file.open(options.file);
+  if (!problem.empty())
+    return report(context, STEM_IO_ERROR, "table '{}': {} cannot be read: {}",
+                  table.name, options.file, problem);
+  const int64_t bytes = table.rows * table.rowBytes();
+  if (options.offset < 0 || options.offset > table.file.size() ||
+      bytes > table.file.size() - options.offset)
+    return report(context, STEM_INVALID_ARGUMENT,
+                  "table '{}' takes {} bytes from byte {} on, but {} has {} "
+                  "bytes",
+                  table.name, bytes, options.offset, options.file,
+                  table.file.size());
+  table.offset = options.offset;
+  return STEM_OK;
+}
+
+/// Reads of the plan's rows into staging, in the order of the plan.
+std::vector<RowRead> readsOf(const Table &table, const stem_table_plan &plan,
+                             char *staging) {
+  const int64_t bytes = table.rowBytes();
+  std::vector<RowRead> reads;
+  reads.reserve(plan.unique.size());
+  for (int32_t id : plan.unique) {
+    reads.push_back(
+        {table.file.handle(), table.offset + id * bytes, bytes, staging});
+    staging += bytes;
+  }
+  return reads;
+}
+
+stem_status startReads(stem_context *context, stem_table_store &store,
+                       Ticket &ticket) {
+  const Table &table = store.tables[ticket.table];
+  const std::string difference = table.file.difference();
+  if (!difference.empty())
+    return report(context, STEM_IO_ERROR,
+                  "table '{}': {} changed while it was in use: {}", table.name,
+                  table.file.name(), difference);
+  const int64_t rows = int64_t(ticket.plan->unique.size());
+  const int64_t bytes =
+      stem_table_staging_bytes(rows, table.columns, table.dtype);
+  ticket.staging = store.staging.take(bytes);
+  if (!ticket.staging)
+    return report(context, STEM_OUT_OF_MEMORY,
+                  "table '{}' needs {} bytes of staging for {} rows of this "
+                  "step: {} of {} bytes are taken by other tables",
+                  table.name, bytes, rows, store.staging.taken(),
+                  store.staging.size());
+  ticket.reads =
+      store.reader.start(readsOf(table, *ticket.plan, ticket.staging));
+  store.statistics.bytes_moved += rows * table.rowBytes();
+  return STEM_OK;
+}
+
+/// Waits for the rows of a ticket.
+stem_status finishReads(stem_context *context, stem_table_store &store,
+                        const Ticket &ticket) {
+  const auto begin = std::chrono::steady_clock::now();
+  const RowReader::Outcome outcome = RowReader::wait(*ticket.reads);
+  if (outcome.stalled) {
+    ++store.statistics.stalls;
+    store.statistics.stall_nanoseconds +=
+        std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin)
+            .count();
+  }
+  if (!outcome.failure)
+    return STEM_OK;
+  const Table &table = store.tables[ticket.table];
+  const int32_t id = ticket.plan->unique[outcome.failure->read];
+  return report(context, STEM_IO_ERROR,
+                "table '{}': row {} at byte {} of {} cannot be read: {}",
+                table.name, id, table.offset + id * table.rowBytes(),
+                table.file.name(),
+                outcome.failure->error ? std::strerror(outcome.failure->error)
+                                       : "the file ends there");
 }
 
 /// Gives every id its place among the unique ids, in one pass.
@@ -153,19 +262,50 @@ stem_table_info stem::tableInfo(const stem_table_store &store, int64_t table) {
           opened.columns,      opened.dtype, 0};
 }
 
+int64_t stem_table_staging_bytes(int64_t rows, int64_t columns, int32_t dtype) {
+  int64_t bytes;
+  if (rows < 0 || columns < 1 ||
+      __builtin_mul_overflow(rows, columns, &bytes) ||
+      __builtin_mul_overflow(bytes, elementBytes(dtype), &bytes))
+    return -1;
+  return StagingPool::bytesOf(bytes);
+}
+
 stem_status stem_table_store_create(stem_context *context,
+                                    const stem_table_store_options *options,
                                     stem_table_store **out_store) {
   return guarded(context, "stem_table_store_create", [&]() -> stem_status {
     if (!out_store)
       return report(context, STEM_INVALID_ARGUMENT,
                     "stem_table_store_create: out_store is null");
     *out_store = nullptr;
-    *out_store = new stem_table_store;
+    stem_table_store_options used = {};
+    used.struct_size = sizeof(used);
+    if (options) {
+      if (stem_status status =
+              checkStructSize(context, "stem_table_store_options",
+                              options->struct_size, sizeof(used)))
+        return status;
+      used = *options;
+    }
+    if (used.staging_bytes < 0 || used.reader_threads < 0 ||
+        used.reader_threads > kMostReaders)
+      return report(context, STEM_INVALID_ARGUMENT,
+                    "stem_table_store_create: {} bytes of staging and {} "
+                    "threads that read: wanted 0 or more, and 0 to {}",
+                    used.staging_bytes, used.reader_threads, kMostReaders);
+    *out_store = new stem_table_store(used);
     return STEM_OK;
   });
 }
 
-void stem_table_store_destroy(stem_table_store *store) { delete store; }
+void stem_table_store_destroy(stem_table_store *store) {
+  if (!store)
+    return;
+  for (const auto &entry : store->tickets)
+    store->end(entry.second);
+  delete store;
+}
 
 stem_status stem_table_open(stem_context *context, stem_table_store *store,
                             const stem_table_options *options) {
@@ -183,19 +323,23 @@ stem_status stem_table_open(stem_context *context, stem_table_store *store,
                                      : fmt::format("#{}", store->tables.size());
     if (stem_status status = checkTableOptions(context, *options, name.c_str()))
       return status;
+    // Written only when the caller says that the memory is writable.
+    char *data = static_cast<char *>(const_cast<void *>(options->resident));
+    Table table = {options->rows,  options->columns,
+                   options->dtype, options->writable != 0,
+                   data,           std::move(name)};
+    if (!data)
+      if (stem_status status = openFile(context, *options, table))
+        return status;
     if (options->rows > int64_t(store->epochs.size())) {
       store->places.resize(options->rows);
       store->epochs.resize(options->rows);
     }
-    // Written only when the caller says that the memory is writable.
-    char *data = static_cast<char *>(const_cast<void *>(options->resident));
-    store->tables.push_back({options->rows, options->columns, options->dtype,
-                             options->writable != 0, data, std::move(name)});
-    int64_t opened = int64_t(store->tables.size()) - 1;
+    (data ? store->statistics.bytes_resident
+          : store->statistics.bytes_in_files) += table.rows * table.rowBytes();
+    store->tables.push_back(std::move(table));
     if (options->rows > store->tables[store->largest].rows)
-      store->largest = opened;
-    store->statistics.bytes_resident +=
-        options->rows * store->tables[opened].rowBytes();
+      store->largest = int64_t(store->tables.size()) - 1;
     return STEM_OK;
   });
 }
@@ -238,8 +382,12 @@ stem_status stem_table_make_plan(stem_context *context, stem_table_store *store,
 void stem_table_release_plan(stem_table_store *store, stem_table_plan *plan) {
   if (!store || !store->plans.count(plan))
     return;
-  std::erase_if(store->tickets,
-                [&](const auto &entry) { return entry.second.plan == plan; });
+  std::erase_if(store->tickets, [&](const auto &entry) {
+    const bool isOfPlan = entry.second.plan == plan;
+    if (isOfPlan)
+      store->end(entry.second);
+    return isOfPlan;
+  });
   store->plans.erase(plan);
 }
 
@@ -273,7 +421,11 @@ stem_status stem_table_prefetch(stem_context *context, stem_table_store *store,
     if (!plan->ids.empty() && plan->ids[plan->largestAt] >= wanted.rows)
       return idOutOfRange(context, wanted, plan->ids[plan->largestAt],
                           plan->largestAt);
-    store->tickets.emplace(store->nextTicket, Ticket{table, plan});
+    Ticket ticket = {table, plan};
+    if (!wanted.data)
+      if (stem_status status = startReads(context, *store, ticket))
+        return status;
+    store->tickets.emplace(store->nextTicket, std::move(ticket));
     *out_ticket = store->nextTicket++;
     return STEM_OK;
   });
@@ -295,22 +447,36 @@ stem_status stem_table_await(stem_context *context, stem_table_store *store,
                     "stem_table_await: ticket {} is not outstanding: it was "
                     "never given, or it or its plan was released",
                     ticket);
-    const Table &table = store->tables[found->second.table];
-    stem_table_plan &plan = *found->second.plan;
-    *out_rows = {table.data,
+    const Ticket &awaited = found->second;
+    if (awaited.reads)
+      if (stem_status status = finishReads(context, *store, awaited))
+        return status;
+    const Table &table = store->tables[awaited.table];
+    stem_table_plan &plan = *awaited.plan;
+    const int64_t rows =
+        awaited.staging ? int64_t(plan.unique.size()) : table.rows;
+    *out_rows = {awaited.staging ? awaited.staging : table.data,
                  table.dtype,
                  2,
-                 {table.rows, table.columns},
+                 {rows, table.columns},
                  {table.columns, 1}};
-    *out_index = {
-        plan.ids.data(), STEM_I32, 1, {int64_t(plan.ids.size())}, {1}};
+    *out_index = {awaited.staging ? plan.inverse.data() : plan.ids.data(),
+                  STEM_I32,
+                  1,
+                  {int64_t(plan.ids.size())},
+                  {1}};
     return STEM_OK;
   });
 }
 
 void stem_table_release(stem_table_store *store, stem_ticket ticket) {
-  if (store)
-    store->tickets.erase(ticket);
+  if (!store)
+    return;
+  const auto found = store->tickets.find(ticket);
+  if (found == store->tickets.end())
+    return;
+  store->end(found->second);
+  store->tickets.erase(found);
 }
 
 stem_status stem_table_write(stem_context *context, stem_table_store *store,

@@ -340,7 +340,7 @@ Json Bench::subjectJson(const Subject &subject) const {
           {"cost", costJson(costOf(subject.checkpoint.weights(),
                                    tensorSizes(subject.checkpoint))
                                 .total())},
-          {"engine", engineJson(report)}};
+          {"engine", engineJson(*subject.engine)}};
 }
 
 void Bench::printSubject(const Subject &subject) const {
@@ -443,7 +443,9 @@ void stem::addBenchCommand(CLI::App &app) {
   command->add_flag("--paced", arguments->paced,
                     "Measure when a line on standard input says so");
   addTrainingBenchOptions(*command, *training);
-  command->get_option("--train")->excludes(prompt)->excludes(decode);
+  CLI::Option *tables = addTablePlacementOption(*command, arguments->compile);
+  command->get_option("--train")->excludes(prompt)->excludes(decode)->excludes(
+      tables);
   addCompileOptions(*command, arguments->compile);
   addJsonOption(*command, arguments->json);
   command->callback([arguments, training] {

@@ -199,6 +199,17 @@ void stem::addComputeOptions(CLI::App &command, CompileArguments &arguments) {
       ->group(group);
 }
 
+CLI::Option *stem::addTablePlacementOption(CLI::App &command,
+                                           CompileArguments &arguments) {
+  return command
+      .add_option("--tables", arguments.tables,
+                  "Where tables lie: resident (default), in memory, or file, "
+                  "in the model's files, of which the rows of a step are read "
+                  "while it runs")
+      ->check(CLI::IsMember({"resident", "file"}))
+      ->type_name("PLACE");
+}
+
 stem_isa stem::parseIsa(const std::string &name) {
   if (name == "avx2")
     return STEM_ISA_AVX2;
@@ -218,6 +229,8 @@ EngineOptions stem::engineOptions(const CompileArguments &arguments) {
   options.dumpDirectory = arguments.dumpDirectory;
   options.cacheDirectory = arguments.cacheDirectory;
   options.useCache = !arguments.noCompileCache;
+  options.tables = arguments.tables == "file" ? TablePlacement::File
+                                              : TablePlacement::Resident;
   options.onPlan = [](const std::string &plan) { printStderr("{}\n", plan); };
   return options;
 }
@@ -232,7 +245,24 @@ std::unique_ptr<Engine> stem::createEngine(const Checkpoint &checkpoint,
   printStderr("{}\n", describeEngine(engine->report()));
   if (!engine->report().dtypeNote.empty())
     printNote(engine->report().dtypeNote);
+  if (options.tables == TablePlacement::File &&
+      engine->report().plan.tablesInFiles == 0)
+    printNote(fmt::format("{}: no layer has a table: --tables=file changes "
+                          "nothing",
+                          checkpoint.path().string()));
   return engine;
+}
+
+void stem::printTableUse(const Engine &engine) {
+  const stem_table_statistics use = engine.tableStatistics();
+  if (use.bytes_in_files == 0)
+    return;
+  printStderr("tables: {} in files; {} read for {} ids, {} of them different "
+              "within their step; {} waits, {} in all\n",
+              formatBytes(static_cast<double>(use.bytes_in_files)),
+              formatBytes(static_cast<double>(use.bytes_moved)), use.lookups,
+              use.unique_rows, use.stalls,
+              formatSeconds(1e-9 * static_cast<double>(use.stall_nanoseconds)));
 }
 
 std::string stem::describeEngine(const EngineReport &report) {

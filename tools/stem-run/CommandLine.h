@@ -67,7 +67,12 @@ struct CompileArguments {
   std::filesystem::path dumpDirectory;
   std::filesystem::path cacheDirectory;
   bool noCompileCache = false;
+  std::string tables = "resident";
 };
+
+/// --tables, where tables lie.
+CLI::Option *addTablePlacementOption(CLI::App &command,
+                                     CompileArguments &arguments);
 
 void addCompileOptions(CLI::App &command, CompileArguments &arguments);
 
@@ -103,6 +108,9 @@ EngineOptions engineOptions(const CompileArguments &arguments);
 /// Compiles and loads, saying so on standard error where it takes time.
 std::unique_ptr<Engine> createEngine(const Checkpoint &checkpoint,
                                      const EngineOptions &options);
+
+/// What was read of tables in files, on standard error; nothing of others.
+void printTableUse(const Engine &engine);
 
 /// "compiled in 2.1 s for avx512, bf16, 2 threads; weights read in 0.4 s".
 std::string describeEngine(const EngineReport &report);

@@ -184,7 +184,7 @@ void CompiledStep::load() {
   }
   gradients = Arena(gradientFloats * int64_t(sizeof(float)), "the gradients");
   stem_table_store *made = nullptr;
-  throwIfFailed(context(), stem_table_store_create(context(), &made));
+  throwIfFailed(context(), stem_table_store_create(context(), nullptr, &made));
   store.reset(made);
   weights->openTables(context(), made);
   if (!chosen.empty())

@@ -28,6 +28,9 @@ namespace {
 
 constexpr int64_t kTile = kTokenTile;
 
+/// That read rows of files: they wait for the disk most of the time.
+constexpr int32_t kReaderThreads = 8;
+
 int64_t roundUp(int64_t count, int64_t multiple) {
   return (count + multiple - 1) / multiple * multiple;
 }
@@ -114,9 +117,13 @@ std::string describePlan(const MemoryPlan &plan) {
   auto bytes = [](int64_t count) {
     return formatBytes(static_cast<double>(count));
   };
+  std::string tables = bytes(plan.tables);
+  if (plan.tablesInFiles > 0)
+    tables = fmt::format("in files ({}), their rows of a step {}",
+                         bytes(plan.tablesInFiles), bytes(plan.staging));
   return fmt::format("memory: weights {}, tables {}, key-value cache up to {}, "
                      "step arena {}, logits {}; {} in all",
-                     bytes(plan.weights), bytes(plan.tables), bytes(plan.cache),
+                     bytes(plan.weights), tables, bytes(plan.cache),
                      bytes(plan.arena), bytes(plan.logits),
                      bytes(plan.total()));
 }
@@ -159,7 +166,7 @@ struct Engine::Impl : EntryRunner {
 };
 
 int64_t MemoryPlan::total() const {
-  return sumOfBytes({weights, tables, arena, cache, logits});
+  return sumOfBytes({weights, tables, staging, arena, cache, logits});
 }
 
 //===----------------------------------------------------------------------===//
@@ -210,10 +217,13 @@ void Engine::Impl::plan() {
   for (const LayerConfig &layer : config.layers)
     windows.push_back(static_cast<int64_t>(layer.window));
   weights = std::make_unique<EngineWeights>(
-      std::vector<const stem_entry *>{prefill, decode, score},
-      module->tables());
+      std::vector<const stem_entry *>{prefill, decode, score}, module->tables(),
+      options.tables);
   report.plan.weights = weights->parameterBytes();
   report.plan.tables = weights->tableBytes();
+  report.plan.tablesInFiles = weights->tableBytesInFiles();
+  report.plan.staging = weights->stagingBytes(
+      std::max(options.maxStepTokens, options.maxSequences));
   report.plan.arena =
       std::max({arenaBytes(*prefill, options.maxStepTokens, 1, report.threads),
                 arenaBytes(*score, options.maxStepTokens, 0, report.threads),
@@ -237,9 +247,14 @@ void Engine::Impl::allocate(const Checkpoint &checkpoint) {
   auto start = std::chrono::steady_clock::now();
   weights->load(checkpoint.tensors(), context.get());
   report.loadSeconds = secondsSince(start);
+  stem_table_store_options storeOptions = {};
+  storeOptions.struct_size = sizeof(storeOptions);
+  storeOptions.staging_bytes = report.plan.staging;
+  storeOptions.reader_threads =
+      options.tables == TablePlacement::File ? kReaderThreads : 0;
   stem_table_store *newStore = nullptr;
-  throwIfFailed(context.get(),
-                stem_table_store_create(context.get(), &newStore));
+  throwIfFailed(context.get(), stem_table_store_create(
+                                   context.get(), &storeOptions, &newStore));
   store.reset(newStore);
   weights->openTables(context.get(), store.get());
   makeCache(modelCache());
@@ -260,6 +275,13 @@ Engine::~Engine() = default;
 
 const EngineReport &Engine::report() const { return impl->report; }
 int64_t Engine::vocabSize() const { return impl->vocabSize(); }
+stem_table_statistics Engine::tableStatistics() const {
+  stem_table_statistics statistics = {};
+  statistics.struct_size = sizeof(statistics);
+  throwIfFailed(impl->context.get(),
+                stem_table_get_statistics(impl->store.get(), &statistics));
+  return statistics;
+}
 int64_t Engine::maxPositions() const { return impl->options.maxPositions; }
 
 //===----------------------------------------------------------------------===//

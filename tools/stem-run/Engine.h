@@ -8,6 +8,7 @@
 #ifndef STEM_TOOLS_STEM_RUN_ENGINE_H
 #define STEM_TOOLS_STEM_RUN_ENGINE_H
 
+#include "EngineWeights.h"
 #include "stem-c/Runtime.h"
 #include "stem/Model/Checkpoint.h"
 
@@ -43,6 +44,7 @@ struct EngineOptions {
   int64_t maxPositions = 0; ///< of one sequence; 0: the model's own
   int64_t maxSequences = 1;
   int64_t maxStepTokens = kStepTokens; ///< longest prefill or score step
+  TablePlacement tables = TablePlacement::Resident;
   int64_t memory = 0; ///< that the process keeps within; 0: what is available
   /// What to do where that is too little, in the words of the command's flags.
   std::string memoryAdvice =
@@ -64,7 +66,9 @@ ComputeType chooseComputeType(const ModelConfig &config,
 /// Bytes by purpose, known before they are allocated.
 struct MemoryPlan {
   int64_t weights = 0;
-  int64_t tables = 0;
+  int64_t tables = 0;        ///< in memory
+  int64_t tablesInFiles = 0; ///< not part of the total
+  int64_t staging = 0;       ///< for their rows
   int64_t arena = 0;
   int64_t cache = 0;     ///< key-value cache when every position is used
   int64_t logits = 0;    ///< a row for each sequence
@@ -121,6 +125,9 @@ public:
   /// nll of all windows' tokens, one after the other. Uses sequence slot 0 and
   /// up; forgets what they held.
   std::vector<float> score(std::span<const ScoreWindow> windows);
+
+  /// Of lookups so far.
+  stem_table_statistics tableStatistics() const;
 
   void truncate(int32_t sequence, int64_t length);
   void fork(int32_t from, int32_t to);

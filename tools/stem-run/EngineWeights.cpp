@@ -7,6 +7,8 @@
 
 #include "EngineWeights.h"
 
+#include "EngineMemory.h"
+
 #include "stem/Runtime/Context.h"
 #include "stem/Runtime/Pack.h"
 #include "stem/Runtime/Parallel.h"
@@ -209,6 +211,11 @@ void stem::loadParameter(const TensorSource &source, const std::string &key,
     loadPlain(source, info, argument.dtype, target, context);
 }
 
+static int64_t tableBytesOf(const stem_table_info &table) {
+  const int64_t sizes[] = {table.rows, table.columns};
+  return plainBytes(table.key, table.dtype, sizes);
+}
+
 int64_t stem::readingBytes(const ModelConfig &config, int threads) {
   const int64_t widest = static_cast<int64_t>(
       std::max(config.hiddenSize, config.intermediateSize));
@@ -219,8 +226,9 @@ int64_t stem::readingBytes(const ModelConfig &config, int threads) {
 }
 
 EngineWeights::EngineWeights(std::span<const stem_entry *const> entries,
-                             std::span<const stem_table_info> tableInfos)
-    : tables(tableInfos.begin(), tableInfos.end()) {
+                             std::span<const stem_table_info> tableInfos,
+                             TablePlacement placement)
+    : tables(tableInfos.begin(), tableInfos.end()), placement(placement) {
   int64_t offset = 0;
   auto advance = [&offset](const char *key, int64_t bytes) {
     if (__builtin_add_overflow(offset, bytes, &offset) ||
@@ -243,10 +251,55 @@ EngineWeights::EngineWeights(std::span<const stem_entry *const> entries,
   bytesOfParameters = offset;
   for (const stem_table_info &table : tables) {
     tableOffsets.push_back(offset);
-    const int64_t sizes[] = {table.rows, table.columns};
-    advance(table.key, plainBytes(table.key, table.dtype, sizes));
+    if (placement == TablePlacement::Resident)
+      advance(table.key, tableBytesOf(table));
   }
   bytesOfTables = offset - bytesOfParameters;
+}
+
+int64_t EngineWeights::tableBytesInFiles() const {
+  int64_t sum = 0;
+  if (placement == TablePlacement::File)
+    for (const stem_table_info &table : tables)
+      sum = sumOfBytes({sum, tableBytesOf(table)});
+  return sum;
+}
+
+int64_t EngineWeights::stagingBytes(int64_t tokens) const {
+  int64_t sum = 0;
+  if (placement == TablePlacement::File)
+    for (const stem_table_info &table : tables)
+      sum = sumOfBytes(
+          {sum, stem_table_staging_bytes(std::min(tokens, table.rows),
+                                         table.columns, table.dtype)});
+  return sum;
+}
+
+/// Reads table `index` into memory, or finds its place in the files.
+void EngineWeights::loadTable(size_t index, const TensorSource &source,
+                              stem_context *context) {
+  const stem_table_info &table = tables[index];
+  const TensorInfo &info = source.get(table.key);
+  const int64_t sizes[] = {table.rows, table.columns};
+  checkElements(info, sizes);
+  if (placement == TablePlacement::Resident)
+    return loadPlain(
+        source, info, table.dtype,
+        static_cast<std::byte *>(memory.data()) + tableOffsets[index], context);
+  if (info.dtype != weightType(table.dtype))
+    fail(
+        "{}: tensor \"{}\" holds {}, its rows are used as {}: they cannot stay "
+        "in the file; choose --tables=resident",
+        info.file.string(), info.name, dtypeName(info.dtype),
+        dtypeName(weightType(table.dtype)));
+  const std::optional<uint64_t> offset = source.offsetInFile(table.key);
+  if (!offset)
+    fail("{}: rows of tensor \"{}\" come from a row overlay (--rows, "
+         "--swap-rows) or are not stored one after the other: they cannot stay "
+         "in the file; choose --tables=resident",
+         info.file.string(), info.name);
+  tableFiles.push_back(info.file.string());
+  tableOffsets[index] = static_cast<int64_t>(*offset);
 }
 
 void EngineWeights::loadSlot(Slot &slot, const TensorSource &source,
@@ -264,14 +317,8 @@ void EngineWeights::load(const TensorSource &source, stem_context *context,
   for (auto &[key, slot] : slots)
     if (!without.contains(key.first))
       loadSlot(slot, source, key.first, context);
-  for (size_t i = 0; i < tables.size(); ++i) {
-    const TensorInfo &info = source.get(tables[i].key);
-    const int64_t sizes[] = {tables[i].rows, tables[i].columns};
-    checkElements(info, sizes);
-    loadPlain(source, info, tables[i].dtype,
-              static_cast<std::byte *>(memory.data()) + tableOffsets[i],
-              context);
-  }
+  for (size_t i = 0; i < tables.size(); ++i)
+    loadTable(i, source, context);
 }
 
 void EngineWeights::loadAs(const std::string &key, const TensorSource &source,
@@ -314,8 +361,13 @@ void EngineWeights::openTables(stem_context *context,
     options.rows = tables[i].rows;
     options.columns = tables[i].columns;
     options.dtype = tables[i].dtype;
-    options.resident =
-        static_cast<const std::byte *>(memory.data()) + tableOffsets[i];
+    if (placement == TablePlacement::Resident) {
+      options.resident =
+          static_cast<const std::byte *>(memory.data()) + tableOffsets[i];
+    } else {
+      options.file = tableFiles[i].c_str();
+      options.offset = tableOffsets[i];
+    }
     options.name = tables[i].key;
     throwIfFailed(context, stem_table_open(context, store, &options));
   }

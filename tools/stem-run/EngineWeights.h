@@ -34,17 +34,28 @@ void loadParameter(const TensorSource &source, const std::string &key,
 /// of a task and the pages of files that they lie in.
 int64_t readingBytes(const ModelConfig &config, int threads);
 
+/// Where tables lie while a model runs.
+enum class TablePlacement {
+  Resident, ///< in memory, with the weights
+  File, ///< in the model's files; the rows of a step are read when it starts
+};
+
 /// The parameters and tables that a compiled module asks for, in one piece of
-/// memory. A tensor that is read in several forms (packed, packed as stored,
-/// plain) is held in each.
+/// memory but for tables that stay in files. A tensor that is read in several
+/// forms (packed, packed as stored, plain) is held in each.
 class EngineWeights {
 public:
   /// Lays out what the entries and tables need; nothing is read yet.
   EngineWeights(std::span<const stem_entry *const> entries,
-                std::span<const stem_table_info> tables);
+                std::span<const stem_table_info> tables,
+                TablePlacement placement = TablePlacement::Resident);
 
   int64_t parameterBytes() const { return bytesOfParameters; }
+  /// In memory.
   int64_t tableBytes() const { return bytesOfTables; }
+  /// In files, and what a step of `tokens` needs to read their rows into.
+  int64_t tableBytesInFiles() const;
+  int64_t stagingBytes(int64_t tokens) const;
 
   /// Reads everything but the parameters of these keys, on the threads of the
   /// context; source pages are released as they are done with.
@@ -85,12 +96,17 @@ private:
   static Key keyOf(const stem_entry &entry, const stem_argument &argument) {
     return {entry.texts + argument.key, argument.packed};
   }
+  void loadTable(size_t index, const TensorSource &source,
+                 stem_context *context);
   void loadSlot(Slot &slot, const TensorSource &source, const std::string &name,
                 stem_context *context);
 
   std::map<Key, Slot> slots;
   std::vector<stem_table_info> tables;
+  TablePlacement placement;
+  /// In `memory`, or in `tableFiles`.
   std::vector<int64_t> tableOffsets;
+  std::vector<std::string> tableFiles;
   int64_t bytesOfParameters = 0;
   int64_t bytesOfTables = 0;
   Arena memory;

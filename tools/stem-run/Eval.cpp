@@ -304,13 +304,14 @@ void stem::evaluateTexts(const EvalArguments &arguments) {
     });
   }
   const double rate = static_cast<double>(total) / watch.seconds();
+  printTableUse(*engine);
   if (arguments.json) {
     Json json = resultObject("eval");
     json.update({{"model", arguments.model.string()},
                  {"protocol", protocol.toJson()},
                  {"files", Json::array()},
                  {"tokens_per_second", rate},
-                 {"engine", engineJson(engine->report())},
+                 {"engine", engineJson(*engine)},
                  {"peak_bytes", memoryStatus().peakResident}});
     for (size_t i = 0; i < files.size(); ++i)
       json["files"].push_back(fileJson(files[i], results[i]));
@@ -389,6 +390,7 @@ void stem::addEvalCommand(CLI::App &app) {
       ->type_name("FILE");
   command->add_flag("--force", arguments->force,
                     "Replace the file of --logits-out if it exists");
+  addTablePlacementOption(*command, arguments->compile);
   addCompileOptions(*command, arguments->compile);
   addJsonOption(*command, arguments->json);
   command->callback([arguments] { runEval(*arguments); });

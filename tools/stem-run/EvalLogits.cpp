@@ -142,6 +142,7 @@ void stem::writeLogits(const EvalArguments &arguments) {
   writeRows(*engine, batch, writer);
   writer.finish();
   const double rate = static_cast<double>(batch.ids.size()) / watch.seconds();
+  printTableUse(*engine);
   if (arguments.json) {
     Json json = resultObject("eval");
     json.update({{"model", arguments.model.string()},
@@ -149,7 +150,7 @@ void stem::writeLogits(const EvalArguments &arguments) {
                  {"shape", declared[0].shape},
                  {"tokens", batch.ids.size()},
                  {"tokens_per_second", finiteOrNull(rate)},
-                 {"engine", engineJson(engine->report())},
+                 {"engine", engineJson(*engine)},
                  {"peak_bytes", memoryStatus().peakResident}});
     return printJson(json);
   }

@@ -365,7 +365,7 @@ void Generation::report() const {
                  {"repetition_penalty", repetitionPenalty()},
                  {"tokens_per_second",
                   decodedTokens ? finiteOrNull(decodeRate) : Json(nullptr)},
-                 {"engine", engineJson(engine->report())},
+                 {"engine", engineJson(*engine)},
                  {"peak_bytes", memoryStatus().peakResident}});
     return printJson(json);
   }
@@ -394,6 +394,7 @@ void Generation::report() const {
               decodedTokens + sequences.size() * (arguments.count > 0),
               decodeRate,
               formatBytes(static_cast<double>(memoryStatus().peakResident)));
+  printTableUse(*engine);
 }
 
 void addPromptOptions(CLI::App &command, GenerateArguments &arguments) {
@@ -523,6 +524,7 @@ void stem::addGenerateCommand(CLI::App &app) {
   command->add_flag("--no-cache", arguments->noCache,
                     "Compute the whole sequence again for each token, without "
                     "the key-value cache (for tests)");
+  addTablePlacementOption(*command, arguments->compile);
   addCompileOptions(*command, arguments->compile);
   addJsonOption(*command, arguments->json);
   command->callback([command, arguments] {

@@ -54,20 +54,37 @@ void stem::printJson(const Json &json) {
     fail("cannot write to standard output");
 }
 
-Json stem::engineJson(const EngineReport &report) {
+static Json planJson(const MemoryPlan &plan) {
+  return {{"weights", plan.weights},
+          {"tables", plan.tables},
+          {"tables_in_files", plan.tablesInFiles},
+          {"staging", plan.staging},
+          {"arena", plan.arena},
+          {"cache", plan.cache},
+          {"logits", plan.logits},
+          {"total", plan.total()}};
+}
+
+static Json lookupsJson(const stem_table_statistics &lookups) {
+  return {{"ids", lookups.lookups},
+          {"different_ids", lookups.unique_rows},
+          {"bytes_in_memory", lookups.bytes_resident},
+          {"bytes_in_files", lookups.bytes_in_files},
+          {"bytes_read", lookups.bytes_moved},
+          {"stalls", lookups.stalls},
+          {"stall_seconds", 1e-9 * double(lookups.stall_nanoseconds)}};
+}
+
+Json stem::engineJson(const Engine &engine) {
+  const EngineReport &report = engine.report();
   return {{"dtype", dtypeConfigName(report.dtype)},
           {"isa", report.isa},
           {"threads", report.threads},
           {"compile_seconds", report.compileSeconds},
           {"compile_cached", report.cacheHit},
           {"load_seconds", report.loadSeconds},
-          {"plan",
-           {{"weights", report.plan.weights},
-            {"tables", report.plan.tables},
-            {"arena", report.plan.arena},
-            {"cache", report.plan.cache},
-            {"logits", report.plan.logits},
-            {"total", report.plan.total()}}}};
+          {"plan", planJson(report.plan)},
+          {"lookups", lookupsJson(engine.tableStatistics())}};
 }
 
 Json stem::finiteOrNull(double value) {

@@ -27,8 +27,9 @@ std::string jsonText(const Json &json, int indent = -1);
 /// Prints one object to standard output, as jsonText.
 void printJson(const Json &json);
 
-/// dtype, isa, threads, compile and load seconds, and the memory plan.
-Json engineJson(const EngineReport &report);
+/// dtype, isa, threads, compile and load seconds, the memory plan, and the
+/// lookups of tables so far.
+Json engineJson(const Engine &engine);
 
 /// null for what is no finite number.
 Json finiteOrNull(double value);

@@ -94,7 +94,7 @@ void TrainingTeacher::load() {
   stem_context *context = runner.context.get();
   weights->load(checkpoint.tensors(), context);
   stem_table_store *made = nullptr;
-  throwIfFailed(context, stem_table_store_create(context, &made));
+  throwIfFailed(context, stem_table_store_create(context, nullptr, &made));
   store.reset(made);
   weights->openTables(context, made);
 }

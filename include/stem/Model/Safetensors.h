@@ -62,6 +62,9 @@ public:
     return metadataMap;
   }
 
+  /// Where in the file `data` begins, which must come from it; not after parse.
+  uint64_t offsetOf(std::span<const std::byte> data) const;
+
   /// Lets the system drop the pages of `data`, which must come from this file;
   /// they are read again when touched.
   void release(std::span<const std::byte> data) const;

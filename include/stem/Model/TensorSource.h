@@ -84,6 +84,11 @@ public:
   /// without an overlay, else empty.
   std::span<const std::byte> bytes(std::string_view name) const;
 
+  /// Where the tensor's first row begins in its file (TensorInfo::file), when
+  /// its rows lie there one after the other in this view's order and without an
+  /// overlay.
+  std::optional<uint64_t> offsetInFile(std::string_view name) const;
+
   /// Every reader sees `data` in the place of these rows from now on, the last
   /// of several; what is stored stays. `data` holds the rows one after the
   /// other, in the tensor's type.
@@ -107,6 +112,10 @@ protected:
 
   /// The stored bytes of one tensor, as in the file.
   virtual std::span<const std::byte> stored(size_t tensor) const = 0;
+  /// Where stored() begins in the file, if it comes from one.
+  virtual std::optional<uint64_t> storedOffset(size_t /*tensor*/) const {
+    return std::nullopt;
+  }
   /// The stored row that holds this view's row.
   virtual uint64_t storedRow(size_t /*tensor*/, uint64_t row) const {
     return row;

@@ -165,7 +165,7 @@ static stem_kv_cache *make_cache(stem_context *context) {
 static stem_table_store *make_store(stem_context *context,
                                     const stem_module *module) {
   stem_table_store *store = NULL;
-  stem_status status = stem_table_store_create(context, &store);
+  stem_status status = stem_table_store_create(context, NULL, &store);
   for (int64_t i = 0; status == STEM_OK && i < module->table_count; ++i) {
     const stem_table_info *table = &module->tables[i];
     stem_table_options options = {sizeof(options)};

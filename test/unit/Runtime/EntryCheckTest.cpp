@@ -46,7 +46,7 @@ CachePtr makeCache(int64_t layers, int64_t heads, int64_t headDim,
 StorePtr makeStore(const std::vector<stem_table_info> &tables) {
   static const float rows[64] = {};
   stem_table_store *store = nullptr;
-  EXPECT_EQ(stem_table_store_create(nullptr, &store), STEM_OK);
+  EXPECT_EQ(stem_table_store_create(nullptr, nullptr, &store), STEM_OK);
   for (const stem_table_info &table : tables) {
     stem_table_options options = {};
     options.struct_size = sizeof(options);

@@ -26,7 +26,7 @@ class TableStore : public testing::Test {
 protected:
   void SetUp() override {
     stem_table_store *made = nullptr;
-    ASSERT_EQ(stem_table_store_create(context.get(), &made), STEM_OK);
+    ASSERT_EQ(stem_table_store_create(context.get(), nullptr, &made), STEM_OK);
     store.reset(made);
   }
 
@@ -40,7 +40,7 @@ protected:
     for (int64_t i = 0; i < rows * columns; ++i)
       data.push_back(float(i / columns) + 0.5f * float(i % columns));
     ASSERT_EQ(open({sizeof(stem_table_options), rows, columns, STEM_F32,
-                    writable, data.data(), name}),
+                    writable, data.data(), name, nullptr, 0}),
               STEM_OK);
   }
 
@@ -278,7 +278,8 @@ TEST_F(TableStore, RefusesUnusableTables) {
   float data[4] = {};
   stem_table_plan *made = nullptr;
   expect(plan({}, &made), STEM_INVALID_ARGUMENT, "no table is open");
-  stem_table_options good = {sizeof(good), 2, 2, STEM_F32, 0, data, "t"};
+  stem_table_options good = {sizeof(good), 2,   2,       STEM_F32, 0,
+                             data,         "t", nullptr, 0};
   auto with = [&](auto member, auto value) {
     stem_table_options options = good;
     options.*member = value;
@@ -295,7 +296,8 @@ TEST_F(TableStore, RefusesUnusableTables) {
   expect(open(with(&stem_table_options::dtype, STEM_I8)), STEM_INVALID_ARGUMENT,
          "table 't' has rows of type 3");
   expect(open(with(&stem_table_options::resident, nullptr)),
-         STEM_INVALID_ARGUMENT, "table 't' has no resident data");
+         STEM_INVALID_ARGUMENT,
+         "table 't' has neither resident data nor a file");
   expect(open(with(&stem_table_options::name, nullptr)), STEM_OK, "");
   EXPECT_EQ(stem_table_open(context.get(), store.get(), nullptr),
             STEM_INVALID_ARGUMENT);
@@ -311,7 +313,8 @@ TEST_F(TableStore, NullIsRefused) {
   stem_ticket ticket;
   stem_tensor tensor;
   int32_t id = 0;
-  EXPECT_EQ(stem_table_store_create(c, nullptr), STEM_INVALID_ARGUMENT);
+  EXPECT_EQ(stem_table_store_create(c, nullptr, nullptr),
+            STEM_INVALID_ARGUMENT);
   EXPECT_EQ(stem_table_make_plan(c, nullptr, &id, 1, &made),
             STEM_INVALID_ARGUMENT);
   EXPECT_EQ(stem_table_make_plan(c, store.get(), nullptr, 1, &made),

@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+# Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""--tables=file: the bits of tables in memory, from rows that are read."""
+
+import json
+import os
+import unittest
+
+from e2e import GOLDEN, ModelTest, Tensor, stem_json, stem_run, write_tensors
+
+PLACES = ("resident", "file")
+
+
+class TablePlacementTest(ModelTest):
+    def stem(self, name="stem", *options):
+        model = self.path(name)
+        stem_run("convert", self.small, model, "--layers=1,4",
+                 "--init=embedding", *options)
+        return model
+
+    def ids(self, count=300, vocabulary=96):
+        ids = [(7 * i * i + 3 * i) % vocabulary for i in range(count)]
+        path = self.path("ids.safetensors")
+        write_tensors(path, {"input_ids": Tensor("I64", [2, count // 2], ids)})
+        return path
+
+    def logits(self, model, place, *options):
+        out = self.path("logits.safetensors")
+        result = stem_json("eval", model, f"--input-ids={self.ids()}",
+                           f"--logits-out={out}", "--force",
+                           f"--tables={place}", *options)
+        with open(out, "rb") as file:
+            return file.read(), result["engine"]
+
+    def check_same(self, model, *options):
+        (resident, kept), (read, staged) = (
+            self.logits(model, place, *options) for place in PLACES)
+        self.assertEqual(resident, read)
+        self.assertEqual(kept["plan"]["tables"],
+                         staged["plan"]["tables_in_files"])
+        self.assertGreater(kept["plan"]["tables"], 0)
+        self.assertEqual(staged["plan"]["tables"], 0)
+        self.assertEqual(kept["plan"]["staging"], 0)
+        self.assertEqual(kept["lookups"]["bytes_read"], 0)
+        lookups = staged["lookups"]
+        with open(os.path.join(model, "config.json")) as file:
+            vocabulary = json.load(file)["vocab_size"]
+        rows_of_an_id = lookups["bytes_in_files"] // vocabulary
+        self.assertEqual(lookups["bytes_read"],
+                         lookups["different_ids"] * rows_of_an_id)
+        self.assertLess(lookups["different_ids"], lookups["ids"])
+
+    def test_logits(self):
+        for row_type in ("f32", "bf16", "f16"):
+            model = self.stem(row_type, f"--row-dtype={row_type}")
+            for dtype in ("f32", "bf16"):
+                with self.subTest(rows=row_type, dtype=dtype):
+                    self.check_same(model, f"--dtype={dtype}")
+
+    def test_golden(self):
+        self.check_same(os.path.join(GOLDEN, "stem_llama"))
+
+    def test_generate(self):
+        model = self.stem()
+        for options in (["--prompt=the"], ["--prompt=the", "--prompt=and so",
+                                           "--temperature=1", "--seed=3"]):
+            results = [stem_json("generate", model, *options, "-n", "30",
+                                 f"--tables={place}") for place in PLACES]
+            for result in results:
+                lookups = result["engine"]["lookups"]
+            self.assertEqual(*[[s["ids"] for s in r.get("sequences", [r])]
+                               for r in results])
+            self.assertGreater(lookups["bytes_read"], 0)
+
+    def test_against(self):
+        model, text = self.stem(), self.write("text", "In the beginning. " * 9)
+        resident, read = (stem_json("eval", model, f"--text={text}",
+                                    f"--against={self.small}",
+                                    f"--tables={place}") for place in PLACES)
+        self.assertEqual(resident["files"], read["files"])
+
+    def test_bench(self):
+        result = stem_json("bench", self.small, self.stem(), "--tables=file",
+                           "--prompt-tokens=40", "--decode-tokens=4",
+                           "--repeat=6")
+        dense, stem = (model["engine"] for model in result["models"])
+        self.assertEqual(dense["lookups"]["bytes_in_files"], 0)
+        self.assertGreater(stem["lookups"]["bytes_read"], 0)
+
+    def test_says_what_it_read(self):
+        model = self.stem()
+        for place, wanted in zip(PLACES, (False, True)):
+            errors = stem_run("generate", model, "--prompt=the", "-n", "3",
+                              f"--tables={place}").stderr
+            self.assertEqual("tables in files (" in errors, wanted)
+            self.assertEqual("\ntables: " in errors, wanted, errors)
+        self.assertIn("no layer has a table: --tables=file changes nothing",
+                      stem_run("generate", self.small, "--prompt=the", "-n",
+                               "1", "--tables=file").stderr)
+
+    def test_rows_that_cannot_stay_in_the_file(self):
+        model = self.stem()
+        self.assert_fails(
+            ["model.layers.1.mlp.up_table.weight", "row overlay", "--swap-rows",
+             "choose --tables=resident"],
+            "generate", model, "--prompt=the", "-n", "1", "--tables=file",
+            "--swap-rows=a=b")
+
+    def test_bad_options(self):
+        model = self.stem()
+        self.assert_fails(["--tables", "nowhere"], "eval", model,
+                          "--input-ids=x", "--logits-out=y",
+                          "--tables=nowhere", status=2)
+        self.assert_fails(["--train", "--tables"], "bench", model, "--train",
+                          "--tables=file", status=2)
+
+
+if __name__ == "__main__":
+    unittest.main()
