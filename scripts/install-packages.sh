@@ -24,8 +24,8 @@ compiler=(clang-22 clang-format-22 clang-tidy-22 lld-22 llvm-22-dev
 build_tools=(cmake ninja-build ccache pkg-config git ca-certificates)
 libraries=(nlohmann-json3-dev libcli11-dev libfmt-dev libpcre2-dev
   libutf8proc-dev libeigen3-dev)
-tests=(libgtest-dev libgmock-dev libbenchmark-dev libdnnl-dev python3
-  python3-venv python3-pip)
+tests=(libgtest-dev libgmock-dev libdnnl-dev python3 python3-venv
+  python3-pip)
 # The CMake files of LLVM look for the development files of what it links to.
 llvm_needs=(zlib1g-dev libzstd-dev libcurl4-openssl-dev libedit-dev
   libxml2-dev)
@@ -55,7 +55,7 @@ install these by hand and run cmake --preset release:
   LLVM, MLIR, clang, lld and OpenMP 22 with their development files,
   CMake 3.22 or later, Ninja, pkg-config, Python 3.9 or later,
   nlohmann-json 3.11, CLI11 2.1, fmt 9, PCRE2, utf8proc, Eigen 3.4, GoogleTest,
-  Google Benchmark and oneDNN (bench/ only).
+  oneDNN (bench/ only).
 TEXT
   exit 1
 }
