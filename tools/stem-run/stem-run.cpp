@@ -29,7 +29,7 @@ Start with a dense checkpoint: a Hugging Face folder or a GGUF file.
 
   stem-run inspect  model.gguf
   stem-run import   model.gguf dense
-  stem-run convert  dense stem --layers=1/3 --init=row-mean
+  stem-run convert  dense stem --calibrate=book.txt
   stem-run eval     stem --text=book.txt
   stem-run train    stem --data=book.txt --out=better
   stem-run generate stem --prompt="Once upon a time" -n 64
