@@ -63,6 +63,7 @@ class CalibrateTest(CalibrationTest):
             {"file": self.text, "sha256": hashlib.sha256(content).hexdigest(),
              "documents": 1, "tokens": len(content), "tokens_taken": 8192,
              "split": "windows"}])
+        self.assertEqual(calibration["self_share"], 0)
         self.assertEqual(calibration["dialogue_share"], 0)
         self.assertEqual(calibration["seed"], 0)
         self.assertEqual(calibration["dropped_passages"],

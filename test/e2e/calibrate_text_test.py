@@ -32,6 +32,8 @@ class CalibrateTextTest(ModelTest):
         # With another number of threads too.
         self.assertEqual(default, named)
         own, dialogue = default["texts"]
+        self.assertAlmostEqual(
+            default["self_share"] + default["dialogue_share"], 1)
         self.assertEqual((own["file"], dialogue["file"]), ("self", "dialogue"))
         for text in own, dialogue:
             self.assertRegex(text["sha256"], "^[0-9a-f]{64}$")
@@ -69,6 +71,9 @@ class CalibrateTextTest(ModelTest):
         texts = result["calibration"]["texts"]
         for text, tokens in zip(texts, (30720, 10240)):
             self.assertTrue(0.9 * tokens < text["tokens_taken"] <= tokens, text)
+        taken = [text["tokens_taken"] for text in texts]
+        self.assertAlmostEqual(result["calibration"]["self_share"],
+                               taken[1] / sum(taken))
         self.assertEqual(texts[1]["file"], "self")
         command = ["convert", self.small, self.path("out"), "--layers=1"]
         for flags in [], ["--calibrate=self"]:

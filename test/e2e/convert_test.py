@@ -60,7 +60,9 @@ class ConvertTest(ModelTest):
             self.assert_close(table.row(t), mean)
 
     def test_xavier_rows(self):
-        first, _ = self.convert("--layers=all", "--init=xavier", "--seed=3")
+        first, result = self.convert("--layers=all", "--init=xavier",
+                                     "--seed=3")
+        self.assertEqual(result["seed"], 3)
         table = table_of(first, 1)
         mean = sum(table.values) / len(table.values)
         variance = sum((v - mean) ** 2 for v in table.values) / len(

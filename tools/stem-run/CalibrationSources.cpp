@@ -188,14 +188,19 @@ Json stem::textSummary(const CalibrationText &text,
                        {"tokens", source.tokens},
                        {"tokens_taken", source.tokensTaken},
                        {"split", source.split}});
-  int64_t dialogue = 0, all = 0;
-  for (const CalibrationSource &source : text.sources) {
-    all += source.tokensTaken;
-    dialogue += source.isDialogue ? source.tokensTaken : 0;
-  }
+  const auto shareWhere = [&](auto isPart) {
+    int64_t part = 0, all = 0;
+    for (const CalibrationSource &source : text.sources) {
+      all += source.tokensTaken;
+      part += isPart(source) ? source.tokensTaken : 0;
+    }
+    return static_cast<double>(part) / static_cast<double>(all);
+  };
   return {{"texts", sources},
+          {"self_share",
+           shareWhere([](const auto &source) { return source.file == kSelf; })},
           {"dialogue_share",
-           static_cast<double>(dialogue) / static_cast<double>(all)},
+           shareWhere([](const auto &source) { return source.isDialogue; })},
           {"seed", options.seed},
           {"dropped_passages",
            {{"count", text.repeated.count}, {"share", share(text.repeated)}}},

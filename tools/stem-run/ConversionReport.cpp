@@ -71,6 +71,11 @@ std::string formatShare(double share) {
   return fmt::format("{:.1f} %", 100 * share);
 }
 
+/// As it was asked for.
+std::string formatPercent(double share) {
+  return formatNumber(100 * share) + " %";
+}
+
 /// On a linear axis the smallest would not be seen.
 bool needsLogarithm(const std::vector<double> &values) {
   double least = INFINITY, greatest = 0;
@@ -391,8 +396,11 @@ void ConversionPage::settings() {
   add("rows from (--init)", result, "init", nullptr);
   add("seed", result, "seed", nullptr);
   add("type of the rows", result, "row_dtype", nullptr);
+  add("rows for (--rows)", calibration, "rows", nullptr);
   add("rank of the low-rank term (--mix-rank)", calibration, "mix_rank",
       nullptr);
+  add("share of the replaced FLOPs that such terms may take (--flops)",
+      calibration, "flops", formatPercent);
   add("ids that keep the up-projection", calibration, "selected_ids", nullptr);
   add("special tokens among them", calibration, "selected_special_ids",
       nullptr);
@@ -403,6 +411,11 @@ void ConversionPage::settings() {
   add("special ones below this count keep it (--dense-special-below)",
       calibration, "dense_special_below", nullptr);
   add("seed of the calibration", calibration, "seed", nullptr);
+  add("text that the model wrote", calibration, "self_share", formatShare);
+  add("dialogue", calibration, "dialogue_share", formatShare);
+  const Json *dropped = find(calibration, "dropped_passages");
+  add("passages that occur before, left out", dropped, "count", nullptr);
+  add("their share of the files' bytes", dropped, "share", formatShare);
   add("tokens in a window", calibration, "window", nullptr);
   add("tokens to fit", calibration, "tokens_fit", nullptr);
   add("tokens to choose", calibration, "tokens_choose", nullptr);

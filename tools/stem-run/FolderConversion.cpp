@@ -348,6 +348,8 @@ Json FolderConversion::result(double seconds) const {
                {"after", modelCostJson(costAfter())},
                {"seconds", seconds},
                {"peak_bytes", memoryStatus().peakResident}});
+  if (basis.arguments.init.kind == "xavier")
+    json["seed"] = basis.arguments.init.seed;
   if (basis.isCalibrated()) {
     json["calibration"] = basis.calibration->summary(outcome);
     json["calibration"].update(basis.calibration->ofThisRun(outcome));

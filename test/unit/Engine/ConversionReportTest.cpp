@@ -38,7 +38,9 @@ const char *const calibrated = R"json({
   "calibration": {
     "texts": [{"file": "faq.txt", "sha256": "ab12", "tokens": 70001,
                "tokens_taken": 25088}],
-    "window": 512, "mix_rank": 64, "tokens_fit": 43904, "tokens_choose": 3136,
+    "window": 512, "mix_rank": 64, "rows": "ids", "flops": 0.1528,
+    "self_share": 0.25, "dialogue_share": 0.101, "seed": 7,
+    "dropped_passages": {"count": 12, "share": 0.034}, "tokens_fit": 43904, "tokens_choose": 3136,
     "tokens_check": 3130, "coverage": 0.973,
     "layers": [
       {"layer": 1, "shrinkage": 4, "ridge": 0.01, "rank": 64,
@@ -134,6 +136,15 @@ TEST(ConversionReport, saysHowItWasMade) {
        cells({"1", "4", "0.01", "64", "18446744073709551615", "0.31", "0.22"}),
        cells({"2", "16", "0.1", "–", "–", "0.41", "–"}),
        cells({"rank of the low-rank term (--mix-rank)", "64"}, 2),
+       cells({"rows for (--rows)", "ids"}, 2),
+       cells({"share of the replaced FLOPs that such terms may take (--flops)",
+              "15.28 %"},
+             2),
+       cells({"seed of the calibration", "7"}, 2),
+       cells({"text that the model wrote", "25.0 %"}, 2),
+       cells({"dialogue", "10.1 %"}, 2),
+       cells({"passages that occur before, left out", "12"}, 2),
+       cells({"their share of the files&#39; bytes", "3.4 %"}, 2),
        cells({"tokens to fit", "43904"}, 2),
        cells({"time in all", "2.09 min"}, 2),
        cells({"peak memory", "1.5 GB"}, 2), "left out: rotary.inv_freq.",
@@ -144,9 +155,10 @@ TEST(ConversionReport, otherRowsHaveNoCalibration) {
   Json result = Json::parse(calibrated);
   result.erase("calibration");
   result["init"] = "xavier";
+  result["seed"] = 5;
   const std::string page = checked(result);
-  expectParts(page, {"The rows start from xavier.", "ruin a trained model",
-                     "What it costs and saves"});
+  expectParts(page, {cells({"seed", "5"}, 2), "The rows start from xavier.",
+                     "ruin a trained model", "What it costs and saves"});
   for (const char *part : {"<svg", "Sensitivity", "Perplexity", "SHA-256"})
     EXPECT_EQ(page.find(part), std::string::npos) << part;
 }
