@@ -54,6 +54,16 @@ void refuseForOtherInit(const CLI::App &command,
                                  arguments.init.kind));
 }
 
+/// With a calibration the texts' seed is likely meant.
+void refuseSeed(const CLI::App &command, const std::string &init) {
+  if (command.count("--seed"))
+    throw UsageError(fmt::format(
+        "--seed is for --init=xavier, not for --init={}; {}", init,
+        init == "calibrated" ? "give --calibrate-seed for what a calibration "
+                               "takes of its texts"
+                             : "leave it out"));
+}
+
 void addRowOptions(CLI::App &command, ConvertArguments &arguments) {
   command
       .add_option("--layers", arguments.layers,
@@ -179,6 +189,8 @@ void stem::addConvertCommand(CLI::App &app) {
   command->callback([arguments, command] {
     if (arguments->init.kind != "calibrated")
       refuseForOtherInit(*command, *arguments);
+    if (arguments->init.kind != "xavier")
+      refuseSeed(*command, arguments->init.kind);
     EngineOptions &engine = arguments->calibration.engine;
     engine = engineOptions(arguments->compile);
     if (!arguments->dumpDirectory.empty())
