@@ -14,14 +14,15 @@
 
 using namespace stem;
 
-static uint64_t parseLayer(std::string_view text, uint64_t count) {
+static uint64_t parseLayer(std::string_view text, uint64_t count,
+                           std::string_view also) {
   uint64_t layer = 0;
   auto [end, error] =
       std::from_chars(text.data(), text.data() + text.size(), layer);
   if (error != std::errc() || end != text.data() + text.size())
-    fail("layers: '{}' is not a layer's number; wanted 1/3, 1/2, all, or "
-         "numbers from 0 separated by commas",
-         text);
+    fail("layers: '{}' is not a layer's number; wanted {}1/3, 1/2, all, "
+         "or numbers from 0 separated by commas",
+         text, also);
   if (layer >= count)
     fail("layers: the model has no layer {}; its layers are 0 to {}", layer,
          count - 1);
@@ -29,7 +30,8 @@ static uint64_t parseLayer(std::string_view text, uint64_t count) {
 }
 
 std::vector<uint64_t> stem::parseLayerSelection(std::string_view text,
-                                                uint64_t count) {
+                                                uint64_t count,
+                                                std::string_view also) {
   if (count == 0)
     fail("layers: the model has none");
   std::vector<uint64_t> result;
@@ -49,7 +51,7 @@ std::vector<uint64_t> stem::parseLayerSelection(std::string_view text,
   std::set<uint64_t> layers;
   while (true) {
     size_t comma = text.find(',');
-    uint64_t layer = parseLayer(text.substr(0, comma), count);
+    uint64_t layer = parseLayer(text.substr(0, comma), count, also);
     if (!layers.insert(layer).second)
       fail("layers: layer {} is named twice", layer);
     if (comma == std::string_view::npos)

@@ -187,8 +187,11 @@ class BadInputTest(ModelTest):
         out = self.path("out")
         self.assert_fails(["no layer 9", "0 to 2"],
                           *self.convert(out, "--layers=1,9"))
-        self.assert_fails(["--layers=1/9", "1/3, 1/2, all"],
+        self.assert_fails(["--layers=1/9", "wanted 1/3, 1/2, all"],
                           *self.convert(out, "--layers=1/9"))
+        # A calibration can choose them, too.
+        self.assert_fails(["--layers=third", "wanted auto:N, 1/3, 1/2, all"],
+                          "convert", self.golden, out, "--layers=third")
         self.assert_fails(["'x'", "--layers"],
                           *self.convert(out, "--layers=1,x"))
         self.assert_nothing_left(out)

@@ -32,7 +32,8 @@ std::unique_ptr<Calibration> ConversionBasis::makeCalibration(
     return nullptr;
   const auto cheapest = parseAutoLayers(layerChoice(), config());
   const uint64_t count =
-      cheapest ? *cheapest : chooseLayers(layerChoice(), config()).size();
+      cheapest ? *cheapest
+               : chooseLayers(layerChoice(), config(), "auto:N, ").size();
   if (cheapest) {
     const TensorInfo table{
         "", DType::F32, {config().vocabSize, config().intermediateSize}, 0, {}};

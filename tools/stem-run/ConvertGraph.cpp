@@ -26,10 +26,11 @@ using namespace stem;
 namespace fs = std::filesystem;
 
 std::vector<uint64_t> stem::chooseLayers(const std::string &choice,
-                                         const ModelConfig &config) {
+                                         const ModelConfig &config,
+                                         std::string_view also) {
   std::vector<uint64_t> layers;
   try {
-    layers = parseLayerSelection(choice, config.layerCount());
+    layers = parseLayerSelection(choice, config.layerCount(), also);
   } catch (const Error &error) {
     fail("--layers={}: {}", choice, error.what());
   }

@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace stem {
@@ -34,8 +35,10 @@ struct GraphConversion {
 /// The dense layers that "1/3" (2, 5, 8, ...), "1/2", "all" (all but the first)
 /// or a list like "2,5,8" chooses. Patterns pass over layers that are STEM
 /// already; a list that names one is an Error, as is a choice of no layer.
+/// `also`: as in parseLayerSelection.
 std::vector<uint64_t> chooseLayers(const std::string &choice,
-                                   const ModelConfig &config);
+                                   const ModelConfig &config,
+                                   std::string_view also = "");
 
 /// Builds the model's IR and runs stem-dense-to-lookup on it. `dumpDirectory`
 /// gets the module before and after, unless it is empty.

@@ -16,9 +16,10 @@ namespace stem {
 
 /// The layers, in rising order, that `text` names of `count`: "1/3" is 2, 5,
 /// 8, …; "1/2" is 1, 3, 5, …; "all" is all but the first; else numbers from 0
-/// separated by commas. Throws an Error that names what is not a layer.
-std::vector<uint64_t> parseLayerSelection(std::string_view text,
-                                          uint64_t count);
+/// separated by commas. Throws an Error that names what is not a layer and what
+/// is taken; `also` is what the caller takes beside these, like "auto:N, ".
+std::vector<uint64_t> parseLayerSelection(std::string_view text, uint64_t count,
+                                          std::string_view also = "");
 
 } // namespace stem
 
