@@ -220,11 +220,10 @@ void stem::addCalibrationTextOptions(CLI::App &command,
                   "{\"text\": ...}. self (default): what the model writes")
       ->allow_extra_args(false)
       ->type_name("FILE");
-  // Sums of an id's positions are f32: beyond 2^24 a position adds nothing.
   command
       .add_option("--calibrate-tokens", options.tokens,
                   "Tokens to take from the texts (default: 50000)")
-      ->check(CLI::Range(int64_t(8192), int64_t(10'000'000)));
+      ->check(CLI::Range(int64_t(8192), kMostTokens));
   command
       .add_option("--dialogue-share", options.dialogueShare,
                   "Share of the tokens that is dialogue in the model's chat "

@@ -385,9 +385,6 @@ WindowBudget budgetOf(int64_t tokens, int64_t window,
   return {all - last, last};
 }
 
-/// Of --calibrate-tokens.
-constexpr int64_t kMostTokens = 10'000'000;
-
 /// The fewest tokens that leave so many windows to the others; kMostTokens
 /// where none do.
 int64_t fewestTokens(int64_t tokens, int64_t others, int64_t window,

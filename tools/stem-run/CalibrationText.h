@@ -46,10 +46,14 @@ struct TokenStream {
   StepTokens step(const Step &step) const;
 };
 
+/// Sums of an id's positions are f32: beyond 2^24 a position adds nothing.
+inline constexpr int64_t kMostTokens = 10'000'000;
+
 struct CalibrationTextOptions {
   std::vector<std::filesystem::path> files;
-  int64_t tokens = 50000; ///< to take in all, evenly from the texts
-  int64_t window = 512;   ///< tokens; no longer than the model's own context
+  /// To take in all, evenly from the texts; kMostTokens at most.
+  int64_t tokens = 50000;
+  int64_t window = 512; ///< tokens; no longer than the model's own context
   int64_t maxStepTokens = kStepTokens;
   /// The first of so many windows of `fit` and `choose` is cut into short ones
   /// (0: none; nor where windows are hardly longer): a text's first position is
