@@ -104,3 +104,7 @@ MemoryStatus stem::memoryStatus() {
   }
   return status;
 }
+
+void stem::resetPeakResident() {
+  std::ofstream("/proc/self/clear_refs") << "5\n";
+}

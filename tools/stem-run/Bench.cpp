@@ -26,7 +26,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <fstream>
 #include <iostream>
 
 using namespace stem;
@@ -64,9 +63,6 @@ struct BenchArguments {
   bool json = false;
   CompileArguments compile;
 };
-
-/// Makes the peak of resident memory start anew.
-void resetPeakMemory() { std::ofstream("/proc/self/clear_refs") << "5\n"; }
 
 /// One model and what was measured.
 struct Subject {
@@ -177,7 +173,7 @@ void Bench::start(Subject &subject) {
   }
   options.onPlan = nullptr;
   options.dumpDirectory.clear();
-  resetPeakMemory();
+  resetPeakResident();
   const int64_t before = memoryStatus().resident;
   subject.engine = createEngine(subject.checkpoint, options);
   prefillOnce(subject);

@@ -15,6 +15,7 @@
 #include "TrainingData.h"
 #include "TrainingPlan.h"
 #include "ZipfBatches.h"
+#include "stem/Runtime/Arena.h"
 #include "stem/Runtime/Machine.h"
 #include "stem/Support/Format.h"
 #include "stem/Support/Process.h"
@@ -22,7 +23,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 #include <iostream>
 
 using namespace stem;
@@ -131,7 +131,7 @@ void TrainingBench::compile() {
 void TrainingBench::load() {
   startPeak = memoryStatus().peakResident;
   baseBytes = memoryStatus().resident;
-  std::ofstream("/proc/self/clear_refs") << "5\n";
+  resetPeakResident();
   const Stopwatch stopwatch;
   step->load();
   trainer = std::make_unique<Trainer>(checkpoint, *step, arguments.trainer);

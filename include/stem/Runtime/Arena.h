@@ -45,10 +45,14 @@ struct MemoryStatus {
   int64_t available;    ///< bytes that can be taken without swapping, within
                         ///< the control group's limit; -1 when not known
   int64_t resident;     ///< bytes of this process now
-  int64_t peakResident; ///< the most so far
+  int64_t peakResident; ///< the most so far, or since resetPeakResident
 };
 
 STEM_EXPORT MemoryStatus memoryStatus();
+
+/// The peak starts anew from what is resident now, where the system can do
+/// that.
+STEM_EXPORT void resetPeakResident();
 
 } // namespace stem
 

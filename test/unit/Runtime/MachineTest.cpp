@@ -50,10 +50,15 @@ TEST(MemoryStatus, PeakFollowsUse) {
   EXPECT_GT(before.resident, 0);
   EXPECT_GE(before.peakResident, before.resident);
   constexpr int64_t bytes = 64 << 20;
-  Arena arena(bytes, "a test");
-  std::memset(arena.data(), 1, bytes);
-  EXPECT_GE(memoryStatus().resident, before.resident + bytes / 2);
+  {
+    Arena arena(bytes, "a test");
+    std::memset(arena.data(), 1, bytes);
+    EXPECT_GE(memoryStatus().resident, before.resident + bytes / 2);
+    EXPECT_GE(memoryStatus().peakResident, before.resident + bytes / 2);
+  }
   EXPECT_GE(memoryStatus().peakResident, before.resident + bytes / 2);
+  resetPeakResident();
+  EXPECT_LT(memoryStatus().peakResident, before.resident + bytes / 2);
 }
 
 #if !defined(__has_feature) || !__has_feature(address_sanitizer)
