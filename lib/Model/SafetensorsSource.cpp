@@ -245,16 +245,6 @@ stem::openSafetensorsFolder(const fs::path &folder,
   return source;
 }
 
-std::unique_ptr<TensorSource>
-stem::openSafetensorsFiles(const std::vector<fs::path> &files) {
-  auto source = std::make_unique<SafetensorsSource>(
-      files.empty() ? "no file" : files.front().string());
-  for (const fs::path &path : files)
-    source->addFile(path, [](const std::string &) { return true; });
-  source->finish();
-  return source;
-}
-
 void stem::checkModelFile(const fs::path &path) {
   std::error_code error;
   const fs::path target = fs::canonical(path, error);

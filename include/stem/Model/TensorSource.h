@@ -158,10 +158,6 @@ std::unique_ptr<TensorSource>
 openSafetensorsFolder(const std::filesystem::path &folder,
                       const OpenOptions &options = {});
 
-/// Any set of safetensors files, their tensors taken together.
-std::unique_ptr<TensorSource>
-openSafetensorsFiles(const std::vector<std::filesystem::path> &files);
-
 /// The parsed weight_map of an index: tensor name and file name, sorted by
 /// tensor. `name` stands for the file in messages.
 struct IndexEntry {

@@ -77,7 +77,6 @@ class ReferenceCache {
 public:
   /// Gives every sequence of every layer `positions` seeded past positions.
   void seedPast(uint64_t seed, int64_t positions);
-  int64_t getPast() const { return past; }
 
   void append(int64_t handle, int64_t layer, int64_t sequence, int64_t position,
               llvm::ArrayRef<double> key, llvm::ArrayRef<double> value);
