@@ -457,14 +457,3 @@ CalibrationText stem::dealTexts(const std::vector<TextSource> &sources,
   numberRows(text);
   return text;
 }
-
-CalibrationText stem::readCalibrationText(const CalibrationTextOptions &options,
-                                          const Tokenizer &tokenizer) {
-  RepeatedPassages repeated;
-  const std::vector<int64_t> shares =
-      textShares(options.files.size(), options.tokens, options.window);
-  CalibrationText text =
-      dealTexts(readTextSources(options, tokenizer, repeated), shares, options);
-  text.repeated = repeated;
-  return text;
-}

@@ -141,10 +141,6 @@ CalibrationText dealTexts(const std::vector<TextSource> &sources,
                           const std::vector<int64_t> &shares,
                           const CalibrationTextOptions &options);
 
-/// Both in one, for files.
-CalibrationText readCalibrationText(const CalibrationTextOptions &options,
-                                    const Tokenizer &tokenizer);
-
 } // namespace stem
 
 #endif // STEM_TOOLS_STEM_RUN_CALIBRATIONTEXT_H

@@ -99,8 +99,6 @@ public:
 
   int64_t columns() const { return sums.columns(); }
   const ColumnRange &range() const { return sums.range(); }
-  /// ḡ², one a dimension.
-  std::span<const float> meanGateSquares() const { return meanSquares; }
   /// p of every row of the statistics, rows x columns (meanRow: 1 x columns).
   const float *priors() const { return sums.ups(); }
 

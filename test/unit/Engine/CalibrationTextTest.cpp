@@ -61,7 +61,13 @@ protected:
     options.maxStepTokens = kStep;
     options.shortEach = 0;
     options.seed = seed;
-    return readCalibrationText(options, tokenizer);
+    const std::vector<int64_t> shares =
+        textShares(options.files.size(), options.tokens, options.window);
+    RepeatedPassages repeated;
+    CalibrationText text = dealTexts(
+        readTextSources(options, tokenizer, repeated), shares, options);
+    text.repeated = repeated;
+    return text;
   }
 
   /// The numbers of a stream's windows.
