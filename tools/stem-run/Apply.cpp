@@ -104,7 +104,7 @@ void Application::declareFile(const fs::path &file,
   const auto isKept = [&](const TensorInfo *tensor) {
     return !changed.contains(tensor->name);
   };
-  if (name.starts_with("stem-table-")) {
+  if (isTableFileName(name)) {
     for (const TensorInfo *tensor : tensors)
       declareTensor(*tensor, name);
   } else if (std::ranges::all_of(tensors, isKept)) {
@@ -118,8 +118,7 @@ void Application::declareFile(const fs::path &file,
         declareTensor(*tensor, "");
     for (const TensorInfo *tensor : tensors)
       if (!isKept(tensor))
-        declareTensor(*tensor, fmt::format("stem-table-{:03}.safetensors",
-                                           changed.at(tensor->name)));
+        declareTensor(*tensor, tableFileName(changed.at(tensor->name)));
   }
 }
 

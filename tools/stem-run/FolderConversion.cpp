@@ -81,8 +81,7 @@ void FolderConversion::declareTables() {
       fail("{}: a table of {} is too large", planned.key,
            formatShape(table.shape));
     table.bytes = *bytes;
-    const std::string file =
-        fmt::format("stem-table-{:03}.safetensors", planned.layer);
+    const std::string file = tableFileName(planned.layer);
     writer().addTensor({table.name, basis.rowType, table.shape}, file);
     if (const auto ids = selectedTensor(planned.layer))
       writer().addTensor({ids->name, ids->dtype, ids->shape}, file);

@@ -48,8 +48,6 @@ public:
 
 private:
   std::optional<DType> wantedType() const;
-  std::string configText() const;
-  void declareTensors();
   void report() const;
 
   const ImportArguments &arguments;
@@ -76,51 +74,13 @@ std::optional<DType> Import::wantedType() const {
   return arguments.dtype == "f32" ? DType::F32 : DType::BF16;
 }
 
-std::string Import::configText() const {
-  std::string text = checkpoint.config().sourceText;
-  if (const auto type = types.modelType()) {
-    text = configWithDType(text, *type);
-    if (auto stem = checkpoint.config().stem;
-        stem && stem->rowDType != "uint8") {
-      stem->rowDType = dtypeConfigName(*type);
-      text = configWithStem(text, *stem);
-    }
-  }
-  return text;
-}
-
-/// Tables lie in files of their own, after the model's shards.
-void Import::declareTensors() {
-  const ModelWeights &weights = checkpoint.weights();
-  const auto declare = [&](const std::string &name, const std::string &file) {
-    const TensorInfo &tensor = checkpoint.tensors().get(name);
-    const TensorDeclaration declaration{name, types.typeOf(tensor),
-                                        tensor.shape};
-    if (file.empty())
-      writer.addTensor(declaration);
-    else
-      writer.addTensor(declaration, file);
-    tensors.push_back(&tensor);
-    bytes += bytesAs(tensor, declaration.dtype);
-  };
-  const auto isOfTable = [](const std::string &name) {
-    return name.find(".mlp.up_table.") != std::string::npos;
-  };
-  for (const std::string &name : weights.names())
-    if (!isOfTable(name))
-      declare(name, "");
-  for (size_t layer = 0; layer < weights.layers.size(); ++layer)
-    for (const std::string &name :
-         ModelWeights::layerNames(weights.layers[layer]))
-      if (isOfTable(name))
-        declare(name, fmt::format("stem-table-{:03}.safetensors", layer));
-}
-
 void Import::run() {
   const Stopwatch watch;
-  declareTensors();
+  tensors = declareTensors(writer, checkpoint, types);
+  for (const TensorInfo *tensor : tensors)
+    bytes += bytesAs(*tensor, types.typeOf(*tensor));
   addModelFiles(writer, checkpoint, checkpoint.config().stem.has_value());
-  writer.addText("config.json", configText());
+  writer.addText("config.json", configTextAs(checkpoint, types));
   writer.setProvenance(
       jsonText({{"command", "import"},
                 {"source", fs::absolute(arguments.source).string()},

@@ -230,6 +230,53 @@ void stem::copyTensor(const TensorSource &source, const TensorInfo &tensor,
   }
 }
 
+std::string stem::tableFileName(uint64_t layer) {
+  return fmt::format("stem-table-{:03}.safetensors", layer);
+}
+
+bool stem::isTableFileName(std::string_view name) {
+  return name.starts_with("stem-table-");
+}
+
+static bool isOfTable(const std::string &name) {
+  return name.find(".mlp.up_table.") != std::string::npos;
+}
+
+std::vector<const TensorInfo *>
+stem::declareTensors(ModelFolderWriter &writer, const Checkpoint &checkpoint,
+                     const TypeChoice &types) {
+  std::vector<const TensorInfo *> tensors;
+  const auto next = [&](const std::string &name) {
+    const TensorInfo &tensor = checkpoint.tensors().get(name);
+    tensors.push_back(&tensor);
+    return TensorDeclaration{name, types.typeOf(tensor), tensor.shape};
+  };
+  const ModelWeights &weights = checkpoint.weights();
+  for (const std::string &name : weights.names())
+    if (!isOfTable(name))
+      writer.addTensor(next(name));
+  for (size_t layer = 0; layer < weights.layers.size(); ++layer)
+    for (const std::string &name :
+         ModelWeights::layerNames(weights.layers[layer]))
+      if (isOfTable(name))
+        writer.addTensor(next(name), tableFileName(layer));
+  return tensors;
+}
+
+std::string stem::configTextAs(const Checkpoint &checkpoint,
+                               const TypeChoice &types) {
+  std::string text = checkpoint.config().sourceText;
+  const auto type = types.modelType();
+  if (!type)
+    return text;
+  text = configWithDType(text, *type);
+  auto stem = checkpoint.config().stem;
+  if (!stem || stem->rowDType == "uint8")
+    return text;
+  stem->rowDType = dtypeConfigName(*type);
+  return configWithStem(text, *stem);
+}
+
 static void addGgufFiles(ModelFolderWriter &writer, const GgufFile &file) {
   writer.addText("generation_config.json", ggufGenerationConfigText(file));
   if (!file.has("tokenizer.ggml.model")) {

@@ -83,6 +83,21 @@ void printLeftOut(const std::vector<std::string> &names);
 /// Bytes that the tensor takes in `type`.
 uint64_t bytesAs(const TensorInfo &tensor, DType type);
 
+/// The file that a layer's table and what goes with it lie in,
+/// "stem-table-001.safetensors", and whether a file has such a name.
+std::string tableFileName(uint64_t layer);
+bool isTableFileName(std::string_view name);
+
+/// Declares all tensors of the model in these types: those of the shards, then
+/// table after table. Gives them in this order, which is that of writing them.
+std::vector<const TensorInfo *> declareTensors(ModelFolderWriter &writer,
+                                               const Checkpoint &checkpoint,
+                                               const TypeChoice &types);
+
+/// config.json with these types of the model and of its rows; those in uint8
+/// stay what they are.
+std::string configTextAs(const Checkpoint &checkpoint, const TypeChoice &types);
+
 /// generation_config.json's; from the metadata when the source is a GGUF file;
 /// an empty object when there is none.
 std::string generationConfigText(const Checkpoint &checkpoint);

@@ -21,10 +21,6 @@ namespace {
 constexpr uint64_t kBlockElements = 1 << 20;
 constexpr const char *kConfig = "config.json";
 
-bool isOfTable(const std::string &name) {
-  return name.find(".mlp.up_table.") != std::string::npos;
-}
-
 } // namespace
 
 TrainedFolder::TrainedFolder(const Checkpoint &checkpoint, fs::path out,
@@ -36,51 +32,16 @@ TrainedFolder::TrainedFolder(const Checkpoint &checkpoint, fs::path out,
   fs::remove_all(fresh, ignored);
 }
 
-std::string TrainedFolder::configText() const {
-  std::string text = checkpoint.config().sourceText;
-  if (const auto type = types.modelType()) {
-    text = configWithDType(text, *type);
-    if (auto stem = checkpoint.config().stem) {
-      stem->rowDType = dtypeConfigName(*type);
-      text = configWithStem(text, *stem);
-    }
-  }
-  return text;
-}
-
-/// Those of the shards, then table after table.
-std::vector<std::string> TrainedFolder::tensorOrder() const {
-  std::vector<std::string> names, ofTables;
-  for (const std::string &name : checkpoint.weights().names())
-    (isOfTable(name) ? ofTables : names).push_back(name);
-  names.insert(names.end(), ofTables.begin(), ofTables.end());
-  return names;
-}
-
-void TrainedFolder::declareTensors(ModelFolderWriter &writer) const {
-  std::map<std::string, size_t> layers;
-  const ModelWeights &weights = checkpoint.weights();
-  for (size_t layer = 0; layer < weights.layers.size(); ++layer)
-    for (const std::string &name :
-         ModelWeights::layerNames(weights.layers[layer]))
-      layers[name] = layer;
-  for (const std::string &name : tensorOrder()) {
-    const TensorInfo &tensor = checkpoint.tensors().get(name);
-    const TensorDeclaration declaration{name, types.typeOf(tensor),
-                                        tensor.shape};
-    if (isOfTable(name))
-      writer.addTensor(declaration, fmt::format("stem-table-{:03}.safetensors",
-                                                layers.at(name)));
-    else
-      writer.addTensor(declaration);
-  }
+std::vector<const TensorInfo *>
+TrainedFolder::declare(ModelFolderWriter &writer) const {
+  addModelFiles(writer, checkpoint, checkpoint.config().stem.has_value());
+  writer.addText(kConfig, configTextAs(checkpoint, types));
+  return declareTensors(writer, checkpoint, types);
 }
 
 uint64_t TrainedFolder::bytesNeeded() const {
   ModelFolderWriter writer(fresh, {.force = true});
-  declareTensors(writer);
-  addModelFiles(writer, checkpoint, checkpoint.config().stem.has_value());
-  writer.addText(kConfig, configText());
+  declare(writer);
   return writer.bytesNeeded();
 }
 
@@ -114,19 +75,15 @@ void TrainedFolder::writeTrained(const TensorInfo &tensor,
 
 void TrainedFolder::write(const Trainer &trainer, const Json &provenance) {
   ModelFolderWriter writer(fresh, {.force = true});
-  declareTensors(writer);
-  addModelFiles(writer, checkpoint, checkpoint.config().stem.has_value());
-  writer.addText(kConfig, configText());
+  const std::vector<const TensorInfo *> tensors = declare(writer);
   writer.setProvenance(jsonText(provenance));
   writer.start();
-  for (const std::string &name : tensorOrder()) {
-    const TensorInfo &tensor = checkpoint.tensors().get(name);
-    if (trainer.isTrained(name))
-      writeTrained(tensor, trainer, writer);
+  for (const TensorInfo *tensor : tensors)
+    if (trainer.isTrained(tensor->name))
+      writeTrained(*tensor, trainer, writer);
     else
-      copyTensor(checkpoint.tensors(), tensor, types.typeOf(tensor), writer,
+      copyTensor(checkpoint.tensors(), *tensor, types.typeOf(*tensor), writer,
                  rounding, [](uint64_t) {});
-  }
   writer.finish();
   publish();
 }

@@ -34,12 +34,10 @@ public:
   void write(const Trainer &trainer, const Json &provenance) override;
 
 private:
-  std::string configText() const;
-  void declareTensors(ModelFolderWriter &writer) const;
+  std::vector<const TensorInfo *> declare(ModelFolderWriter &writer) const;
   void writeTrained(const TensorInfo &tensor, const Trainer &trainer,
                     ModelFolderWriter &writer);
   void publish() const;
-  std::vector<std::string> tensorOrder() const;
 
   const Checkpoint &checkpoint;
   std::filesystem::path out, fresh;
