@@ -18,10 +18,9 @@ import os
 import subprocess
 import sys
 
+import common
 import corpus
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(
-    os.path.abspath(__file__))))
 PACKAGES = ["anarchism", "wordnet-base", "bible-kjv-text", "bible-kjv"]
 # How a register is read, and what separates a document's paragraphs.
 REGISTERS = {"faq": (corpus.faq, "\n\n"), "pydoc": (corpus.pydoc, "\n\n"),
@@ -138,8 +137,8 @@ def documents_of(parts, kind):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", metavar="DIR",
-                        default=os.path.join(ROOT, "build", "calibration"))
+    parser.add_argument("--out", metavar="DIR", default=common.FOLDER,
+                        help="default: %(default)s")
     parser.add_argument("--seed", type=int, default=0, help="of the split")
     options = parser.parse_args()
     packages = os.path.join(options.out, "packages")
