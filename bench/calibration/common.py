@@ -23,8 +23,12 @@ class Failed(Exception):
     """A program gave an error; the message is what it printed."""
 
 
+def text_path(register, part):
+    return os.path.join(FOLDER, f"{register}.{part}.jsonl")
+
+
 def text(register, part):
-    path = os.path.join(FOLDER, f"{register}.{part}.jsonl")
+    path = text_path(register, part)
     if not os.path.exists(path):
         sys.exit(f"{path}: not there; run bench/calibration/prepare.py first")
     return path
@@ -53,15 +57,25 @@ def run_program(*line):
     return json.loads(done.stdout)
 
 
+def digest_of(paths):
+    digest = hashlib.sha256()
+    for path in paths:
+        with open(path, "rb") as file:
+            digest.update(file.read())
+    return digest.hexdigest()[:16]
+
+
 def texts_digest():
     """Of the texts' content: results on other texts are not mixed in."""
-    digest = hashlib.sha256()
-    for register in REGISTERS:
-        for part in ("fit", "held"):
-            if part == "held" or register in IN_DOMAIN:
-                with open(text(register, part), "rb") as file:
-                    digest.update(file.read())
-    return digest.hexdigest()[:16]
+    return digest_of(text(register, part) for register in REGISTERS
+                     for part in ("fit", "held")
+                     if part == "held" or register in IN_DOMAIN)
+
+
+def judge_digest():
+    """The same of the documents to judge by; None where one is not there."""
+    paths = [text_path(register, "judge") for register in REGISTERS]
+    return digest_of(paths) if all(map(os.path.exists, paths)) else None
 
 
 def results_path():
@@ -69,13 +83,16 @@ def results_path():
 
 
 def read_results(digest, path=None):
-    """The last result of each name and seed."""
+    """The last result of each name and seed, without losses of other documents
+    to judge by. One that does not say which they were counts."""
     path = path or results_path()
-    results = {}
+    results, judge = {}, judge_digest()
     if os.path.exists(path):
         with open(path) as file:
             for line in file:
                 entry = json.loads(line)
+                if entry.get("judge_texts", judge) != judge:
+                    entry.pop("judge", None)
                 if entry["texts"] == digest:
                     results[entry["name"], entry["seed"]] = entry
     return results

@@ -114,6 +114,7 @@ def main():
                         help="of these seeds alone, like 0,1")
     parser.add_argument("--keep", action="store_true",
                         help="keep the converted folders")
+        losses["judge_texts"] = common.judge_digest()
     options = parser.parse_args()
     seeds = {int(seed) for seed in options.seeds.split(",") if seed}
     digest = common.texts_digest()
