@@ -6,6 +6,7 @@
 import sys
 
 import common
+from run import current_results
 
 HEAD = ["configuration", "seed", *common.REGISTERS, "ratio (95 %)",
         "kjv ratio", "judge ratio", "judge kjv", "FLOPs saved",
@@ -42,7 +43,7 @@ def ratio_cells(losses, bootstrap):
 
 
 def main():
-    results = common.read_results(common.texts_digest())
+    results = current_results()
     dense = results.get(("dense", 0))
     if dense is None:
         sys.exit("no result of the dense model; "

@@ -41,15 +41,56 @@ def total_cost(cost):
             if key not in ("layers", "rest")}
 
 
-def convert(model, out, configuration, seed, layers):
+def options_of(configuration, seed, layers):
     options = list(configuration.options)
     if not any(option.startswith("--init=") for option in options):
-        options += [f"--calibrate={common.text(register, 'fit')}"
+        options += [f"--calibrate={common.text_path(register, 'fit')}"
                     for register in common.IN_DOMAIN]
         if seed:
             options.append(f"--calibrate-seed={seed}")
     if layers is not None:
         options.append("--layers=" + ",".join(map(str, layers)))
+    return options
+
+
+def without_folders(options):
+    """Where a text lies does not matter; what it holds is in the digest."""
+    text = "--calibrate="
+    return [text + os.path.basename(option) if option.startswith(text)
+            else option for option in options]
+
+
+def is_current(result, configuration, results):
+    """Whether it is of the configuration as it stands. One that does not say
+    what it is of counts."""
+    if configuration.options is None or "options" not in result:
+        return True
+    layers = None
+    if configuration.layers_of:
+        layers = (result_of_layers(configuration, result["seed"], results)
+                  or result)["layers"]
+    wanted = options_of(configuration, result["seed"], layers)
+    return without_folders(result["options"]) == without_folders(wanted)
+
+
+def result_of_layers(configuration, seed, results):
+    return (results.get((configuration.layers_of, seed))
+            or results.get((configuration.layers_of, 0)))
+
+
+def current_results():
+    """Without those of configurations as they were before."""
+    results = common.read_results(common.texts_digest())
+    # One whose layers others share stands before them.
+    for configuration in CONFIGURATIONS:
+        for key in [key for key in results if key[0] == configuration.name]:
+            if not is_current(results[key], configuration, results):
+                del results[key]
+    return results
+
+
+def convert(model, out, configuration, seed, layers):
+    options = options_of(configuration, seed, layers)
     start = time.monotonic()
     if configuration.is_dense:
         result = common.compressed_dense(model, out, "--force", *options)
@@ -73,6 +114,7 @@ def all_losses(model, configuration):
     losses = {"losses": common.losses(model)}
     if is_judged(configuration):
         losses["judge"] = common.losses(model, "judge")
+        losses["judge_texts"] = common.judge_digest()
     return losses
 
 
@@ -83,8 +125,7 @@ def run(model, configuration, seed, results, keep):
                 "folder_bytes": folder_bytes(model), **hold_shape(model)}
     layers = None
     if configuration.layers_of:
-        other = (results.get((configuration.layers_of, seed))
-                 or results.get((configuration.layers_of, 0)))
+        other = result_of_layers(configuration, seed, results)
         if other is None:
             return None
         layers = other["layers"]
@@ -114,11 +155,10 @@ def main():
                         help="of these seeds alone, like 0,1")
     parser.add_argument("--keep", action="store_true",
                         help="keep the converted folders")
-        losses["judge_texts"] = common.judge_digest()
     options = parser.parse_args()
     seeds = {int(seed) for seed in options.seeds.split(",") if seed}
     digest = common.texts_digest()
-    results = common.read_results(digest)
+    results = current_results()
     failed = False
     for configuration in CONFIGURATIONS:
         for seed in configuration.seeds:

@@ -32,8 +32,27 @@ def results_path():
     return os.path.join(FOLDER, "results.jsonl")
 
 
+def recipe(configuration):
+    """What a result says that it is of."""
+    start = STARTS[configuration.start]
+    return {"options": configuration.options, "steps": configuration.steps,
+            "batch": BATCH, "length": LENGTH, "start": start,
+            "start_tokens": CALIBRATION_TOKENS if start else None}
+
+
+def is_current(result, configuration):
+    """Whether it is of the recipe as it stands, as far as it says."""
+    return all(result.get(key, value) == value
+               for key, value in recipe(configuration).items())
+
+
 def read_results(digest):
-    return common.read_results(digest, results_path())
+    """Without those of recipes as they were before."""
+    named = {configuration.name: configuration
+             for configuration in CONFIGURATIONS}
+    return {key: result for key, result in
+            common.read_results(digest, results_path()).items()
+            if key[0] not in named or is_current(result, named[key[0]])}
 
 
 def append(entry):
@@ -129,7 +148,7 @@ def main():
             if not configuration.name.startswith("search"):
                 entry["losses"] = common.losses(out)
             append({"name": configuration.name, "seed": seed, "texts": digest,
-                    "options": configuration.options, **entry})
+                    **recipe(configuration), **entry})
         except common.Failed as error:
             print(f"  failed: {error}", file=sys.stderr)
             failed = True
