@@ -7,6 +7,8 @@
 
 #include "BlockDropper.h"
 
+#include "DownRefit.h"
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -15,7 +17,7 @@ using namespace stem;
 
 BlockDropper::BlockDropper(const Checkpoint &checkpoint, LayerRunner &runner)
     : checkpoint(checkpoint), runner(runner),
-      states(runner, checkpoint.config()),
+      states(runner, static_cast<int64_t>(checkpoint.config().hiddenSize)),
       d(static_cast<int64_t>(checkpoint.config().hiddenSize)),
       f(static_cast<int64_t>(checkpoint.config().intermediateSize)) {
   for (std::vector<float> *buffer : {&hidden, &middle, &lacks})
@@ -90,14 +92,16 @@ ChangedLayer BlockDropper::refit(uint64_t block,
   DownRefit refit(runner, checkpoint.config(), block);
   for (const TokenStream::Step &step : fit.states.stream().steps) {
     taps(block, dropped, fit.states, step);
-    addCarry(fit, step, d, lacks.data());
+    addCarry(runner, checkpoint, block, fit, step, LayerFitOptions().carry,
+             lacks.data());
     refit.addFit(fit.states.stream().step(step).sequences, product.data(),
                  lacks.data());
   }
   for (const TokenStream::Step &step : choose.states.stream().steps) {
     taps(block, dropped, choose.states, step);
     std::copy_n(lacks.data(), step.count * d, middle.data());
-    addCarry(choose, step, d, lacks.data());
+    addCarry(runner, checkpoint, block, choose, step, LayerFitOptions().carry,
+             lacks.data());
     refit.addChoose(choose.states.stream().step(step).sequences, product.data(),
                     lacks.data(), middle.data());
   }

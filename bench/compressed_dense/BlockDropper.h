@@ -9,6 +9,7 @@
 #define STEM_BENCH_COMPRESSED_DENSE_BLOCKDROPPER_H
 
 #include "ChangedLayer.h"
+#include "LayerFitter.h"
 #include "StatesRunner.h"
 
 #include <cstdint>

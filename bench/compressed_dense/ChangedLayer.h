@@ -8,10 +8,6 @@
 #ifndef STEM_BENCH_COMPRESSED_DENSE_CHANGEDLAYER_H
 #define STEM_BENCH_COMPRESSED_DENSE_CHANGEDLAYER_H
 
-#include "DownRefit.h"
-#include "LayerFitter.h"
-
-#include <cstdint>
 #include <vector>
 
 namespace stem {
@@ -23,18 +19,6 @@ struct ChangedLayer {
   double errorBefore = 0, errorAfter = 0;
   std::vector<float> down; ///< d x F
 };
-
-/// Adds the share of the errors from the layers below that a conversion asks
-/// W_down to undo, too (LayerFitter).
-inline void addCarry(const LayerText &text, const TokenStream::Step &step,
-                     int64_t width, float *lacks) {
-  if (!text.dense)
-    return;
-  const float share = static_cast<float>(LayerFitOptions().carry);
-  const float *dense = text.dense->at(step), *states = text.states.at(step);
-  for (int64_t i = 0; i < step.count * width; ++i)
-    lacks[i] += share * (dense[i] - states[i]);
-}
 
 } // namespace stem
 

@@ -7,6 +7,8 @@
 
 #include "LayerPruner.h"
 
+#include "DownRefit.h"
+
 #include "stem/Support/Error.h"
 
 #include <algorithm>
@@ -92,14 +94,16 @@ ChangedLayer LayerPruner::prune(uint64_t layer, const LayerText &fit,
     for (const TokenStream::Step &step : fit.states.stream().steps) {
       taps(layer, fit.states, step);
       split(layer, isKept, step.count);
-      addCarry(fit, step, d, lacks.data());
+      addCarry(runner, checkpoint, layer, fit, step, LayerFitOptions().carry,
+               lacks.data());
       refit.addFit(fit.states.stream().step(step).sequences, product.data(),
                    lacks.data());
     }
   for (const TokenStream::Step &step : choose.states.stream().steps) {
     taps(layer, choose.states, step);
     split(layer, isKept, step.count);
-    addCarry(choose, step, d, lacks.data());
+    addCarry(runner, checkpoint, layer, choose, step, LayerFitOptions().carry,
+             lacks.data());
     refit.addChoose(choose.states.stream().step(step).sequences, product.data(),
                     lacks.data(), output.data());
   }

@@ -9,6 +9,7 @@
 #define STEM_BENCH_COMPRESSED_DENSE_LAYERPRUNER_H
 
 #include "ChangedLayer.h"
+#include "LayerFitter.h"
 
 #include <cstdint>
 #include <span>

@@ -77,8 +77,6 @@ public:
   void run();
 
 private:
-  CalibrationTextOptions textOptions() const;
-  EngineOptions runnerOptions() const;
   std::vector<uint64_t> layersToPrune() const;
   int64_t columnsToKeep() const;
   double denseLoss();
@@ -117,30 +115,17 @@ private:
 CompressedDense::CompressedDense(const Arguments &arguments)
     : arguments(arguments), writer(arguments.out, {.force = arguments.force,
                                                    .source = arguments.source}),
-      checkpoint(openModel(arguments.source)), options(textOptions()),
+      checkpoint(openModel(arguments.source)),
+      options(fittedOptions(arguments.text, checkpoint)),
       pruned(layersToPrune()), columns(columnsToKeep()),
       text(gatherCalibrationText(checkpoint, options,
                                  engineOptions(arguments.compile))),
-      runner(checkpoint, runnerOptions()), states(runner, checkpoint.config()),
+      runner(checkpoint,
+             runnerOptions(engineOptions(arguments.compile), options)),
+      states(runner, static_cast<int64_t>(checkpoint.config().hiddenSize)),
       pruner(checkpoint, runner), dropper(checkpoint, runner) {
   model.layers.resize(checkpoint.config().layerCount());
   std::iota(model.layers.begin(), model.layers.end(), 0);
-}
-
-CalibrationTextOptions CompressedDense::textOptions() const {
-  CalibrationTextOptions result = arguments.text;
-  const int64_t own = static_cast<int64_t>(checkpoint.config().maxPositions);
-  if (own > 0)
-    result.window = std::min(result.window, own);
-  return result;
-}
-
-EngineOptions CompressedDense::runnerOptions() const {
-  EngineOptions result = engineOptions(arguments.compile);
-  result.maxPositions = options.window;
-  result.maxStepTokens = options.maxStepTokens;
-  result.maxSequences = result.maxStepTokens / 64;
-  return result;
 }
 
 /// Checks what is asked of the model before any work.

@@ -10,6 +10,7 @@ import random
 import subprocess
 import unittest
 
+from calibration import change_json
 from e2e import ModelTest, read_tensors, stem_json
 
 DOWN = "model.layers.{}.mlp.down_proj.weight"
@@ -211,6 +212,11 @@ class CompressedDenseTest(ModelTest):
         stem = self.path("stem")
         stem_json("convert", self.small, stem, "--layers=1",
                   "--init=embedding")
+        model = self.copy_model()
+        change_json(os.path.join(model, "config.json"),
+                    max_position_embeddings=1)
+        self.assert_refused([model, "context is 1 token", "2 at least"], prune,
+                            "--layers=1", status=1, source=model)
         self.assert_refused(["has STEM layers"], prune, "--layers=2", status=1,
                             source=stem)
 

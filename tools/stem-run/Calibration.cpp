@@ -12,8 +12,8 @@
 #include "EngineMemory.h"
 #include "Progress.h"
 #include "RankBudget.h"
+#include "StatesRunner.h"
 
-#include "stem/Graph/ModelGraph.h"
 #include "stem/Support/Format.h"
 #include "stem/Support/Process.h"
 
@@ -36,23 +36,8 @@ CalibrationArguments checked(CalibrationArguments arguments,
                                    "{}, and no rank is above it",
                                    rank, config.hiddenSize));
   checkSelection(arguments.selection, config);
-  const int64_t own = static_cast<int64_t>(config.maxPositions);
-  // A window's first token counts in no sum, and its last one is predicted.
-  if (own == 1)
-    fail("{}: the model's context is 1 token (max_position_embeddings); a "
-         "calibration needs 2 at least",
-         checkpoint.path().string());
-  if (own > 0)
-    arguments.text.window = std::min(arguments.text.window, own);
+  arguments.text = fittedOptions(std::move(arguments.text), checkpoint);
   return arguments;
-}
-
-EngineOptions runnerOptions(const CalibrationArguments &arguments) {
-  EngineOptions options = arguments.engine;
-  options.maxPositions = arguments.text.window;
-  options.maxStepTokens = arguments.text.maxStepTokens;
-  options.maxSequences = options.maxStepTokens / kTokenTile;
-  return options;
 }
 
 /// For text that the model writes.
@@ -110,7 +95,8 @@ Calibration::Calibration(const Checkpoint &checkpoint,
       text(gatherCalibrationText(checkpoint, this->arguments.text,
                                  writerOptions(this->arguments))),
       selected(selectIds(checkpoint, this->arguments.selection, text)),
-      runner(checkpoint, runnerOptions(this->arguments)),
+      runner(checkpoint,
+             runnerOptions(this->arguments.engine, this->arguments.text)),
       sizes(calibrationSizes(checkpoint.config(), text, runner, mostRank())),
       plan(makePlan()) {
   if (!runner.report().dtypeNote.empty())

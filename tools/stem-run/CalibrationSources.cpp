@@ -12,6 +12,7 @@
 #include "SelfText.h"
 #include "Tokenizing.h"
 
+#include "stem/Graph/ModelGraph.h"
 #include "stem/Support/Process.h"
 
 #include <algorithm>
@@ -128,6 +129,27 @@ std::optional<DialogueWriter> planDialogue(const Checkpoint &checkpoint,
 }
 
 } // namespace
+
+CalibrationTextOptions stem::fittedOptions(CalibrationTextOptions options,
+                                           const Checkpoint &checkpoint) {
+  const int64_t own = static_cast<int64_t>(checkpoint.config().maxPositions);
+  // A window's first token counts in no sum, and its last one is predicted.
+  if (own == 1)
+    fail("{}: the model's context is 1 token (max_position_embeddings); a "
+         "calibration needs 2 at least",
+         checkpoint.path().string());
+  if (own > 0)
+    options.window = std::min(options.window, own);
+  return options;
+}
+
+EngineOptions stem::runnerOptions(EngineOptions engine,
+                                  const CalibrationTextOptions &options) {
+  engine.maxPositions = options.window;
+  engine.maxStepTokens = options.maxStepTokens;
+  engine.maxSequences = options.maxStepTokens / kTokenTile;
+  return engine;
+}
 
 CalibrationText
 stem::gatherCalibrationText(const Checkpoint &checkpoint,

@@ -15,6 +15,15 @@
 
 namespace stem {
 
+/// Windows are no longer than the model's context. An Error where that has no
+/// two tokens.
+CalibrationTextOptions fittedOptions(CalibrationTextOptions options,
+                                     const Checkpoint &checkpoint);
+
+/// Of a LayerRunner for such a text.
+EngineOptions runnerOptions(EngineOptions engine,
+                            const CalibrationTextOptions &options);
+
 /// The text of a conversion's calibration. Says on standard error what it
 /// does.
 CalibrationText gatherCalibrationText(const Checkpoint &checkpoint,

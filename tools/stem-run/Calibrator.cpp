@@ -8,6 +8,7 @@
 #include "Calibrator.h"
 
 #include "Progress.h"
+#include "StatesRunner.h"
 
 #include <algorithm>
 #include <cmath>
@@ -88,7 +89,7 @@ struct Calibrator::Impl {
       : checkpoint(checkpoint), runner(runner), text(text), options(options),
         width(static_cast<int64_t>(checkpoint.config().hiddenSize)),
         fitter(checkpoint, runner, text.rowIds, options.rows),
-        next(static_cast<size_t>(runner.maxStepTokens() * width)) {}
+        states(runner, width, options.spillFolder) {}
 
   /// The texts in the model as converted so far, and in the dense model from
   /// the first converted layer on.
@@ -119,15 +120,9 @@ struct Calibrator::Impl {
   };
 
   uint64_t layerCount() const { return checkpoint.config().layerCount(); }
-  HiddenStates embedded(const TokenStream &stream) const;
-  void attention(HiddenStates &states, uint64_t layer);
-  void feedForward(HiddenStates &states, uint64_t layer);
-  std::vector<float> losses(const HiddenStates &states);
-  double lossAbove(HiddenStates &states, uint64_t layer);
+  double lossAbove(HiddenStates &changed, uint64_t layer);
   LayerFit convertLayer(const LayerChoice &choice, Streams &streams,
                         bool isLast);
-  void copyTo(std::optional<HiddenStates> &copy,
-              const HiddenStates &states) const;
   void leaveLayer(uint64_t layer);
 
   const Checkpoint &checkpoint;
@@ -136,58 +131,16 @@ struct Calibrator::Impl {
   const CalibrationOptions options;
   int64_t width;
   LayerFitter fitter;
-  std::vector<float> next; ///< hidden states of a step
+  StatesRunner states;
 };
 
-HiddenStates Calibrator::Impl::embedded(const TokenStream &stream) const {
-  return HiddenStates(stream, width, options.spillFolder,
-                      [&](const TokenStream::Step &step, float *out) {
-                        runner.embed(stream.step(step).ids, out);
-                      });
-}
-
-void Calibrator::Impl::attention(HiddenStates &states, uint64_t layer) {
-  for (const TokenStream::Step &step : states.stream().steps) {
-    runner.attention(layer, states.stream().step(step), states.at(step),
-                     next.data());
-    states.replace(runner.context(), step, next.data());
-  }
-}
-
-void Calibrator::Impl::feedForward(HiddenStates &states, uint64_t layer) {
-  for (const TokenStream::Step &step : states.stream().steps) {
-    runner.feedForward(layer, states.at(step), step.count, next.data(),
-                       states.stream().step(step).ids);
-    states.replace(runner.context(), step, next.data());
-  }
-}
-
-std::vector<float> Calibrator::Impl::losses(const HiddenStates &states) {
-  const TokenStream &stream = states.stream();
-  std::vector<float> result(static_cast<size_t>(stream.places()));
-  for (const TokenStream::Step &step : stream.steps) {
-    runner.score(states.at(step),
-                 std::span(stream.labels).subspan(step.begin, step.count),
-                 result.data() + step.begin);
-    states.leave(step);
-  }
-  return result;
-}
-
 /// Runs the layers above `layer`.
-double Calibrator::Impl::lossAbove(HiddenStates &states, uint64_t layer) {
+double Calibrator::Impl::lossAbove(HiddenStates &changed, uint64_t layer) {
   for (uint64_t above = layer + 1; above < layerCount(); ++above) {
-    attention(states, above);
-    feedForward(states, above);
+    states.block(changed, above);
     leaveLayer(above);
   }
-  return meanLoss(states.stream(), losses(states));
-}
-
-void Calibrator::Impl::copyTo(std::optional<HiddenStates> &copy,
-                              const HiddenStates &states) const {
-  copy.emplace(states.stream(), width, options.spillFolder);
-  copy->copyFrom(states);
+  return states.loss(changed);
 }
 
 void Calibrator::Impl::leaveLayer(uint64_t layer) {
@@ -202,26 +155,12 @@ Calibrator::Calibrator(const Checkpoint &checkpoint, LayerRunner &runner,
 
 Calibrator::~Calibrator() = default;
 
-double stem::meanLoss(const TokenStream &stream,
-                      std::span<const float> losses) {
-  double sum = 0;
-  int64_t scored = 0;
-  for (size_t i = 0; i < losses.size(); ++i) {
-    if (stream.labels[i] == -100)
-      continue;
-    sum += losses[i];
-    ++scored;
-  }
-  return sum / static_cast<double>(scored);
-}
-
 double Calibrator::secondsPerPlace() {
   TokenStream one = sampleOf(impl->text.choose, 1);
-  HiddenStates states = impl->embedded(one);
+  HiddenStates states = impl->states.embedded(one);
   const auto run = [&] {
     const Stopwatch watch;
-    impl->attention(states, 0);
-    impl->feedForward(states, 0);
+    impl->states.block(states, 0);
     return watch.seconds();
   };
   run(); // reads the weights
@@ -237,14 +176,14 @@ Calibrator::measureSensitivities(const std::function<void(double)> &done) {
   LayerFitOptions options;
   options.shrinkages = {4};
   options.ridges = {1e-2};
-  HiddenStates fit = impl->embedded(sample);
-  HiddenStates choose = impl->embedded(impl->text.choose);
+  HiddenStates fit = impl->states.embedded(sample);
+  HiddenStates choose = impl->states.embedded(impl->text.choose);
   HiddenStates changed(impl->text.choose, impl->width,
                        impl->options.spillFolder);
   Sensitivities result;
   for (uint64_t layer = 0; layer < impl->layerCount(); ++layer) {
-    impl->attention(fit, layer);
-    impl->attention(choose, layer);
+    impl->states.attention(fit, layer);
+    impl->states.attention(choose, layer);
     std::optional<LayerFit> converted;
     if (!impl->checkpoint.config().layers[layer].isStem) {
       converted = impl->fitter.fit(layer, {fit}, {choose}, options);
@@ -252,8 +191,8 @@ Calibrator::measureSensitivities(const std::function<void(double)> &done) {
       impl->fitter.propagate(*converted, changed, options,
                              /*leaveOneOut=*/false);
     }
-    impl->feedForward(fit, layer);
-    impl->feedForward(choose, layer);
+    impl->states.feedForward(fit, layer);
+    impl->states.feedForward(choose, layer);
     impl->leaveLayer(layer);
     result.layers.push_back(converted ? impl->lossAbove(changed, layer)
                                       : std::nan(""));
@@ -262,7 +201,7 @@ Calibrator::measureSensitivities(const std::function<void(double)> &done) {
     done(static_cast<double>(layer + 1) /
          static_cast<double>(impl->layerCount()));
   }
-  result.base = meanLoss(choose.stream(), impl->losses(choose));
+  result.base = impl->states.loss(choose);
   for (double &loss : result.layers)
     loss -= result.base;
   return result;
@@ -274,8 +213,8 @@ LayerFit Calibrator::Impl::convertLayer(const LayerChoice &choice,
   own.rank = choice.rank;
   const uint64_t layer = choice.layer;
   if (!streams.denseFit) {
-    copyTo(streams.denseFit, streams.fit);
-    copyTo(streams.denseChoose, streams.choose);
+    states.copyTo(streams.denseFit, streams.fit);
+    states.copyTo(streams.denseChoose, streams.choose);
   }
   LayerFit converted = fitter.fit(layer, {streams.fit, &*streams.denseFit},
                                   {streams.choose, &*streams.denseChoose}, own);
@@ -292,13 +231,13 @@ Calibrator::measureRankGains(std::span<const uint64_t> layers,
                              const std::function<void(double)> &done) {
   const TokenStream sample =
       sampleOf(impl->text.fit, impl->options.sensitivityTokens);
-  HiddenStates fit = impl->embedded(sample);
+  HiddenStates fit = impl->states.embedded(sample);
   std::vector<std::vector<double>> gains;
   for (uint64_t layer = 0; layer <= layers.back(); ++layer) {
-    impl->attention(fit, layer);
+    impl->states.attention(fit, layer);
     if (std::binary_search(layers.begin(), layers.end(), layer))
       gains.push_back(impl->fitter.rankGains(layer, fit, impl->options.fit));
-    impl->feedForward(fit, layer);
+    impl->states.feedForward(fit, layer);
     impl->leaveLayer(layer);
     done(static_cast<double>(layer + 1) /
          static_cast<double>(layers.back() + 1));
@@ -310,12 +249,12 @@ std::vector<float>
 Calibrator::convert(std::span<const LayerChoice> layers,
                     const std::function<void(const ConvertedLayer &)> &onLayer,
                     const std::function<void(double)> &done) {
-  Impl::Streams streams{impl->embedded(impl->text.fit),
-                        impl->embedded(impl->text.choose),
-                        impl->embedded(impl->text.check)};
+  Impl::Streams streams{impl->states.embedded(impl->text.fit),
+                        impl->states.embedded(impl->text.choose),
+                        impl->states.embedded(impl->text.check)};
   for (uint64_t layer = 0; layer < impl->layerCount(); ++layer) {
     for (HiddenStates *part : streams.all())
-      impl->attention(*part, layer);
+      impl->states.attention(*part, layer);
     const auto choice = std::lower_bound(
         layers.begin(), layers.end(), layer,
         [](const LayerChoice &a, uint64_t b) { return a.layer < b; });
@@ -329,23 +268,22 @@ Calibrator::convert(std::span<const LayerChoice> layers,
           {fit.figures, rows, fit.down, fit.lowRank ? &*fit.lowRank : nullptr});
     } else {
       for (HiddenStates *part : streams.converted())
-        impl->feedForward(*part, layer);
+        impl->states.feedForward(*part, layer);
     }
     for (HiddenStates *part : streams.dense())
-      impl->feedForward(*part, layer);
+      impl->states.feedForward(*part, layer);
     impl->leaveLayer(layer);
     done(static_cast<double>(layer + 1) /
          static_cast<double>(impl->layerCount()));
   }
-  return impl->losses(streams.check);
+  return impl->states.losses(streams.check);
 }
 
 std::vector<float> Calibrator::denseLosses() {
-  HiddenStates check = impl->embedded(impl->text.check);
+  HiddenStates check = impl->states.embedded(impl->text.check);
   for (uint64_t layer = 0; layer < impl->layerCount(); ++layer) {
-    impl->attention(check, layer);
-    impl->feedForward(check, layer);
+    impl->states.block(check, layer);
     impl->leaveLayer(layer);
   }
-  return impl->losses(check);
+  return impl->states.losses(check);
 }

@@ -91,9 +91,6 @@ private:
   std::unique_ptr<Impl> impl;
 };
 
-/// The mean over the places of the stream that predict a token.
-double meanLoss(const TokenStream &stream, std::span<const float> losses);
-
 } // namespace stem
 
 #endif // STEM_TOOLS_STEM_RUN_CALIBRATOR_H

@@ -291,18 +291,20 @@ std::vector<float> LayerFitter::readDown(uint64_t layer) const {
   return down;
 }
 
-/// The states that the converted layers below made are not the dense model's.
-/// Part of the difference follows from z, and W_down can take it back, unless a
-/// norm stands between it and the states.
-void LayerFitter::addCarry(const Layer &layer, const LayerText &text,
-                           const TokenStream::Step &step) {
-  const LayerWeights &weights = checkpoint.weights().layers[layer.number];
+void stem::addCarry(LayerRunner &runner, const Checkpoint &checkpoint,
+                    uint64_t layer, const LayerText &text,
+                    const TokenStream::Step &step, double share,
+                    float *target) {
+  const LayerWeights &weights = checkpoint.weights().layers[layer];
   if (!text.dense || !weights.postFeedForwardNorm.empty())
     return;
-  const float share = static_cast<float>(layer.options.carry);
+  const int64_t width = static_cast<int64_t>(checkpoint.config().hiddenSize);
+  const float factor = static_cast<float>(share);
   const float *dense = text.dense->at(step), *states = text.states.at(step);
-  forEach(step.count, d,
-          [&](int64_t i) { target[i] += share * (dense[i] - states[i]); });
+  parallelFor(runner.context(), step.count, [&](int64_t row) {
+    for (int64_t i = row * width; i < (row + 1) * width; ++i)
+      target[i] += factor * (dense[i] - states[i]);
+  });
   text.dense->leave(step);
   text.states.leave(step);
 }
@@ -313,13 +315,17 @@ LayerFitter::refitDown(const Layer &layer, const LayerRows &rows,
                        const LayerText &fit, const LayerText &choose,
                        CalibratedLayer &figures, KeptProducts *products) {
   DownRefit refit(runner, checkpoint.config(), layer.number);
+  const auto carry = [&](const LayerText &text, const TokenStream::Step &step) {
+    addCarry(runner, checkpoint, layer.number, text, step, layer.options.carry,
+             target.data());
+  };
   for (const TokenStream::Step &step : fit.states.stream().steps) {
     taps(layer, fit.states, step);
     applyRows(layer, rows, fit.states, step, /*leaveOneOut=*/true);
     if (products)
       products->keep(step, gated.data());
     runner.product(layer.number, error.data(), step.count, target.data());
-    addCarry(layer, fit, step);
+    carry(fit, step);
     refit.addFit(fit.states.stream().step(step).sequences, gated.data(),
                  target.data());
   }
@@ -329,7 +335,7 @@ LayerFitter::refitDown(const Layer &layer, const LayerRows &rows,
     runner.product(layer.number, error.data(), step.count, target.data());
     runner.product(layer.number, gated.data(), step.count, hidden.data());
     forEach(step.count, d, [&](int64_t i) { hidden[i] += target[i]; });
-    addCarry(layer, choose, step);
+    carry(choose, step);
     refit.addChoose(choose.states.stream().step(step).sequences, gated.data(),
                     target.data(), hidden.data());
   }

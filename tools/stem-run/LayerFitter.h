@@ -68,6 +68,14 @@ struct LayerText {
   const HiddenStates *dense = nullptr; ///< in the dense model; null: the same
 };
 
+/// Adds the `share` of the errors from the layers below to `target`, what is
+/// asked of W_down (places x d). Part of them follows from z, and W_down can
+/// take it back, unless a norm stands between it and the states: none is added
+/// then.
+void addCarry(LayerRunner &runner, const Checkpoint &checkpoint, uint64_t layer,
+              const LayerText &text, const TokenStream::Step &step,
+              double share, float *target);
+
 /// Fits a layer to its dense form.
 class LayerFitter {
 public:
@@ -124,8 +132,6 @@ private:
                                const LayerText &fit, const LayerText &choose,
                                CalibratedLayer &figures,
                                KeptProducts *products);
-  void addCarry(const Layer &layer, const LayerText &text,
-                const TokenStream::Step &step);
   std::vector<float> readDown(uint64_t layer) const;
 
   const Checkpoint &checkpoint;

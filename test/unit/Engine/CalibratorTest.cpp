@@ -7,6 +7,7 @@
 
 #include "Calibrator.h"
 #include "CalibrationTestSupport.h"
+#include "StatesRunner.h"
 
 #include <map>
 
