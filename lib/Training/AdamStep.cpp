@@ -12,13 +12,12 @@ using namespace stem;
 
 void stem::checkOptions(std::string_view name, const AdamWOptions &options) {
   auto beta = [&](std::string_view which, double value) {
-    if (!(value >= 0 && value < 1))
+    if (!isBeta(value))
       fail("{}: {} is {}: wanted 0 or more, less than 1", name, which, value);
   };
   beta("beta1", options.beta1);
   beta("beta2", options.beta2);
-  // The root of the least second moment that f32 holds is 1e-19.
-  if (!(options.epsilon >= 1e-12 && options.epsilon <= 1))
+  if (!isEpsilon(options.epsilon))
     fail("{}: epsilon is {}: wanted 1e-12 to 1, for moments are kept in f32",
          name, options.epsilon);
   if (!(options.decay >= 0) || std::isinf(options.decay))

@@ -5,6 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "TilingUtils.h"
+
 #include "stem/Dialect/Stem/StemDialect.h"
 #include "stem/Transforms/Passes.h"
 
@@ -49,13 +51,12 @@ struct InsertOptimizerPass
             << name << " is " << value << "; wanted " << wanted;
       return holds;
     };
-    auto isBeta = [](double beta) { return beta >= 0 && beta < 1; };
     auto isLimit = [](double norm) { return norm >= 0 && !std::isinf(norm); };
     constexpr StringLiteral betas = "0 or more, less than 1";
     return success(
         check("stem-beta1", beta1, isBeta(beta1), betas) &&
         check("stem-beta2", beta2, isBeta(beta2), betas) &&
-        check("stem-epsilon", epsilon, epsilon >= 1e-12 && epsilon <= 1,
+        check("stem-epsilon", epsilon, isEpsilon(epsilon),
               "1e-12 to 1, for moments are kept in f32") &&
         check("stem-clip", clip, isLimit(clip), "0 or a finite number above"));
   }
@@ -98,13 +99,6 @@ private:
   /// `optimizer_step`.
   Value scalars;
 };
-
-unsigned countOutputs(func::FuncOp function) {
-  unsigned count = 0;
-  for (unsigned i = 0; i < function.getNumArguments(); ++i)
-    count += function.getArgAttr(i, StemDialect::kOutputAttr) != nullptr;
-  return count;
-}
 
 Operation *terminatorOf(func::FuncOp function) {
   return function.getBody().front().getTerminator();

@@ -5,6 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "TilingUtils.h"
+
 #include "stem/Dialect/Stem/StemDialect.h"
 #include "stem/Transforms/Passes.h"
 
@@ -22,13 +24,6 @@ using namespace mlir;
 using namespace stem;
 
 namespace {
-
-unsigned countOutputs(func::FuncOp function) {
-  unsigned count = 0;
-  for (unsigned i = 0; i < function.getNumArguments(); ++i)
-    count += function.getArgAttr(i, StemDialect::kOutputAttr) != nullptr;
-  return count;
-}
 
 /// The rows of `value` are tokens: not those of a table, nor of a list of ids
 /// whose length is known.

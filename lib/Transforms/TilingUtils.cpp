@@ -134,6 +134,13 @@ Value stem::outputArgument(func::FuncOp function, unsigned result) {
   return {};
 }
 
+unsigned stem::countOutputs(func::FuncOp function) {
+  unsigned count = 0;
+  for (unsigned i = 0; i < function.getNumArguments(); ++i)
+    count += function.getArgAttr(i, StemDialect::kOutputAttr) != nullptr;
+  return count;
+}
+
 std::optional<unsigned> stem::returnedIndex(Value value) {
   for (OpOperand &use : value.getUses())
     if (isa<func::ReturnOp>(use.getOwner()))

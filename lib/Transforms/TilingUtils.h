@@ -60,6 +60,9 @@ int64_t spreadColumns(int64_t columns, mlir::Type elementType);
 /// marked `stem.output`, or null. Several outputs match results in order.
 mlir::Value outputArgument(mlir::func::FuncOp function, unsigned result);
 
+/// How many arguments are marked `stem.output`.
+unsigned countOutputs(mlir::func::FuncOp function);
+
 /// The index of the result of `function` that is `value`, or none.
 std::optional<unsigned> returnedIndex(mlir::Value value);
 

@@ -22,6 +22,7 @@
 #include "stem-c/Runtime.h"
 #include "stem/Model/Safetensors.h"
 #include "stem/Runtime/Arena.h"
+#include "stem/Support/AdamWSettings.h"
 
 #include <cstdint>
 #include <span>
@@ -31,10 +32,10 @@
 namespace stem {
 
 struct AdamWOptions {
-  double beta1 = 0.9;
-  double beta2 = 0.95;
-  double epsilon = 1e-8;
-  double decay = 0.1;
+  double beta1 = kDefaultBeta1;
+  double beta2 = kDefaultBeta2;
+  double epsilon = kDefaultEpsilon;
+  double decay = kDefaultWeightDecay;
 };
 
 /// The decay of a tensor where nobody asked for another: `decay` for matrices

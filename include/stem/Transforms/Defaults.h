@@ -5,12 +5,15 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Those that passes, pipelines and the compiler's options share.
+// Those that passes, pipelines and the compiler's options share, with those of
+// AdamW.
 //
 //===----------------------------------------------------------------------===//
 
 #ifndef STEM_TRANSFORMS_DEFAULTS_H
 #define STEM_TRANSFORMS_DEFAULTS_H
+
+#include "stem/Support/AdamWSettings.h"
 
 #include <cstdint>
 
@@ -28,11 +31,6 @@ inline constexpr int64_t kDefaultMinElements = 16;
 
 /// Steps of the interpreter: some ten seconds of the slowest ones.
 inline constexpr int64_t kDefaultMaxSteps = int64_t{1} << 28;
-
-/// Of AdamW in the step.
-inline constexpr double kDefaultBeta1 = 0.9;
-inline constexpr double kDefaultBeta2 = 0.95;
-inline constexpr double kDefaultEpsilon = 1e-8;
 
 } // namespace stem
 
