@@ -162,7 +162,9 @@ private:
   }
 
   [[noreturn]] void reportFailure(Phase phase, const fs::path &reproducer) {
-    if (!scratch)
+    // There is none of options that a pass refuses before anything runs.
+    std::error_code ignored;
+    if (!scratch || !fs::exists(reproducer, ignored))
       fail("compilation failed in the {} phase: {}", phaseName(phase).str(),
            errors);
     scratch->keep();

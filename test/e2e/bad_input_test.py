@@ -563,6 +563,14 @@ class BadInputTest(ModelTest):
                           *convert, "--dialogue-share=nan", status=2)
         self.assert_nothing_left(out)
 
+    def test_epsilons_that_no_step_takes(self):
+        out = self.path("out")
+        for value in "0", "10", "-1e-8", "9e-13":
+            self.assert_fails([f"--eps={value}: give a number from 1e-12 to 1",
+                               "--help"], "train", self.small, f"--out={out}",
+                              "--steps=1", f"--eps={value}", status=2)
+        self.assert_nothing_left(out)
+
     def test_end_ids_without_a_row(self):
         folder = self.copy_model(source=self.golden)
         with open(os.path.join(folder, "generation_config.json"), "w") as file:

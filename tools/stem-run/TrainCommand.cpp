@@ -150,7 +150,14 @@ void addOptimizerOptions(CLI::App &command, TrainArguments &arguments) {
           "Of AdamW (default: 0.9,0.95)")
       ->type_name("B1,B2")
       ->group(group);
-  addNumber(command, "--eps", trainer.dense.epsilon, "Of AdamW (default: 1e-8)")
+  command
+      .add_option_function<std::string>(
+          "--eps",
+          [&](const std::string &text) {
+            trainer.dense.epsilon = parseEpsilon(text, "--eps");
+          },
+          "Of AdamW, from 1e-12 to 1 (default: 1e-8)")
+      ->type_name("X")
       ->group(group);
   addNumber(command, "--weight-decay", trainer.dense.decay,
             "Of matrices; norms and biases have none (default: 0.1)")

@@ -48,3 +48,13 @@ void stem::parseBetas(const std::string &text, std::string_view flag,
   options.beta1 = beta(text.substr(0, comma));
   options.beta2 = beta(text.substr(comma + 1));
 }
+
+double stem::parseEpsilon(const std::string &text, std::string_view flag) {
+  constexpr const char *wanted =
+      "a number from 1e-12 to 1, for moments are kept in f32";
+  const double value = parseNumber(text, flag, wanted);
+  if (!isEpsilon(value))
+    throw UsageError(
+        fmt::format("{}={}: give {}", flag, printable(text), wanted));
+  return value;
+}

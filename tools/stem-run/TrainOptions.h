@@ -29,6 +29,9 @@ double parseAtLeastZero(const std::string &text, std::string_view flag);
 void parseBetas(const std::string &text, std::string_view flag,
                 AdamWOptions &options);
 
+/// What AdamW takes, which every step is compiled with.
+double parseEpsilon(const std::string &text, std::string_view flag);
+
 } // namespace stem
 
 #endif // STEM_TOOLS_STEM_RUN_TRAINOPTIONS_H

@@ -74,7 +74,7 @@ std::filesystem::path cacheDirectory();
 /// again. A cache that cannot be written is a warning: the module is built in
 /// the folder for temporary files.
 /// Throws an Error with the diagnostics of the pass that failed and the path of
-/// a reproducer.
+/// a reproducer, where one could be written.
 HostCompileResult compileForHost(mlir::ModuleOp module,
                                  const HostCompileOptions &options);
 

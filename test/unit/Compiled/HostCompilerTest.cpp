@@ -215,6 +215,19 @@ TEST_F(HostCompilerTest, FailedPhaseWithoutAReproducer) {
   EXPECT_EQ(message.find("--run-reproducer"), std::string::npos);
 }
 
+/// The pass refuses its options before anything runs, so that there is nothing
+/// to repeat.
+TEST_F(HostCompilerTest, OptionsThatAPassRefuses) {
+  Variable temporary("TMPDIR", folder.path().string());
+  options.trained = TrainedFunction{.name = "double",
+                                    .optimizer = StepOptimizer{.epsilon = 0}};
+  const std::string message = errorOf([&] { compile(kDouble); });
+  EXPECT_TRUE(hasAll(message, {"compilation failed in the graph phase: ",
+                               "stem-epsilon is 0.0", "wanted 1e-12 to 1"}));
+  EXPECT_EQ(message.find("--run-reproducer"), std::string::npos);
+  EXPECT_EQ(folder.entryCount(), 0u);
+}
+
 TEST_F(HostCompilerTest, ModuleThatLLVMDoesNotTake) {
   module = mlir::parseSourceString<mlir::ModuleOp>(kProduct, &context);
   EXPECT_ERROR(emitSharedObject(*module, options.target, folder / "module.so"),
