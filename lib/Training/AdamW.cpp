@@ -9,7 +9,6 @@
 #include "AdamStep.h"
 #include "State.h"
 #include "stem/Runtime/Parallel.h"
-#include "stem/Support/BF16.h"
 #include "stem/Support/Error.h"
 
 #include <algorithm>
@@ -38,24 +37,15 @@ STEM_TARGET void updateElements(const AdamStep &step, int64_t count,
   }
 }
 
-STEM_TARGET void roundElements(int64_t count, const float *__restrict from,
-                               uint16_t *__restrict to) {
-  for (int64_t i = 0; i < count; ++i)
-    to[i] = roundToBF16(from[i]);
-}
-
 } // namespace
 
 AdamW::AdamW(stem_context *context, std::string name, std::span<float> weights,
-             const AdamWOptions &options, std::span<uint16_t> bf16Copy)
+             const AdamWOptions &options)
     : context(context), name(std::move(name)), weights(weights),
-      bf16Copy(bf16Copy), options(options),
+      options(options),
       firstMoment(int64_t(weights.size_bytes()), "first moments"),
       secondMoment(int64_t(weights.size_bytes()), "second moments") {
   checkOptions(this->name, options);
-  if (!bf16Copy.empty() && bf16Copy.size() != weights.size())
-    fail("{}: a bf16 copy of {} elements for {} weights", this->name,
-         bf16Copy.size(), weights.size());
 }
 
 void AdamW::update(std::span<const float> gradient, double learningRate,
@@ -74,8 +64,6 @@ void AdamW::update(std::span<const float> gradient, double learningRate,
         updateElements(step, count, gradient.data() + first,
                        weights.data() + first, floats(firstMoment) + first,
                        floats(secondMoment) + first);
-        if (!bf16Copy.empty())
-          roundElements(count, weights.data() + first, bf16Copy.data() + first);
       });
 }
 
@@ -83,16 +71,6 @@ AdamWScalars AdamW::nextStep(double learningRate) const {
   checkStep(name, options, stepCount, learningRate, /*gradientScale=*/1);
   AdamStep step(options, stepCount + 1, learningRate, /*gradientScale=*/1);
   return {step.rate, step.rootScale, step.decay};
-}
-
-void AdamW::finishStep() {
-  ++stepCount;
-  updateCopy();
-}
-
-void AdamW::updateCopy() {
-  if (!bf16Copy.empty())
-    roundElements(int64_t(weights.size()), weights.data(), bf16Copy.data());
 }
 
 std::vector<TensorView> AdamW::state() const {
@@ -113,5 +91,4 @@ void AdamW::restore(std::span<const TensorView> tensors) {
   std::ranges::copy(m.data, static_cast<std::byte *>(firstMoment.data()));
   std::ranges::copy(v.data, static_cast<std::byte *>(secondMoment.data()));
   stepCount = steps;
-  updateCopy();
 }

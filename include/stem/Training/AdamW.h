@@ -57,10 +57,8 @@ class AdamW {
 public:
   /// Views of weights that outlive the object, as does the context. `name`
   /// stands in messages and before the names of the state's tensors.
-  /// `bf16Copy`, empty or of the same length, gets the weights of each step
-  /// rounded to nearest, ties to even.
   AdamW(stem_context *context, std::string name, std::span<float> weights,
-        const AdamWOptions &options, std::span<uint16_t> bf16Copy = {});
+        const AdamWOptions &options);
 
   /// One step with gradient · gradientScale; every argument is checked before
   /// anything changes. NaN and infinity in the gradient are the caller's to
@@ -74,8 +72,8 @@ public:
   AdamWScalars nextStep(double learningRate) const;
   float *firstMoments() { return static_cast<float *>(firstMoment.data()); }
   float *secondMoments() { return static_cast<float *>(secondMoment.data()); }
-  /// Counts it, once it is taken; a bf16 copy follows.
-  void finishStep();
+  /// Counts it, once it is taken.
+  void finishStep() { ++stepCount; }
   /// @}
 
   int64_t steps() const { return stepCount; }
@@ -83,17 +81,14 @@ public:
   /// Views of NAME.w, NAME.m, NAME.v (F32) and NAME.steps (I64), which a
   /// checkpoint holds.
   std::vector<TensorView> state() const;
-  /// Takes the same out of `tensors`, among others; the bf16 copy follows. An
-  /// Error names what is missing or of another shape, and changes nothing.
+  /// Takes the same out of `tensors`, among others. An Error names what is
+  /// missing or of another shape, and changes nothing.
   void restore(std::span<const TensorView> tensors);
 
 private:
-  void updateCopy();
-
   stem_context *context;
   std::string name;
   std::span<float> weights;
-  std::span<uint16_t> bf16Copy;
   AdamWOptions options;
   Arena firstMoment, secondMoment;
   int64_t stepCount = 0;
