@@ -317,13 +317,16 @@ stem_tensor CompiledStep::input(const stem_argument &argument,
 }
 
 stem_tensor CompiledStep::report(const std::string &name) {
+  if (name == "nll")
+    return vectorTensor(losses);
   if (name == "kl")
     return vectorTensor(divergences);
   if (name == "gradient_norms")
     return vectorTensor(norms);
   if (name == "gradient_scale")
     return vectorTensor(usedScale);
-  return vectorTensor(losses);
+  fail("{}: the compiled step gives '{}', which nothing takes", runner.name,
+       name);
 }
 
 stem_tensor CompiledStep::output(const stem_entry &entry,
