@@ -25,14 +25,10 @@ static LogicalResult evaluate(Machine &machine, SumSquaresOp op) {
 }
 
 static LogicalResult evaluate(Machine &machine, GradientScaleOp op) {
-  double total = 0.0, scale = 1.0;
+  double total = 0.0;
   for (double sum : machine.tensor(op.getSums()).values)
     total += sum;
-  double norm = std::sqrt(total);
-  if (!std::isfinite(total))
-    scale = std::nan("");
-  else if (op.getClip() && norm > op.getClip()->convertToDouble())
-    scale = op.getClip()->convertToDouble() / norm;
+  double scale = std::isfinite(total) ? 1.0 : std::nan("");
   return machine.set(op, op.getResult(), ReferenceTensor{{1}, {scale}});
 }
 

@@ -78,8 +78,8 @@ std::string describe(const std::optional<TrainedFunction> &trained) {
     return "nothing";
   std::string text = trained->name;
   if (const auto &optimizer = trained->optimizer)
-    text += fmt::format(" optimizer {} {} {} {}", optimizer->beta1,
-                        optimizer->beta2, optimizer->epsilon, optimizer->clip);
+    text += fmt::format(" optimizer {} {} {}", optimizer->beta1,
+                        optimizer->beta2, optimizer->epsilon);
   if (trained->residualBudget > 0)
     text += fmt::format(" budget {} of {}", trained->residualBudget,
                         trained->tokens);
@@ -96,7 +96,6 @@ void addTraining(OpPassManager &manager, const TrainedFunction &trained) {
     options.beta1 = optimizer->beta1;
     options.beta2 = optimizer->beta2;
     options.epsilon = optimizer->epsilon;
-    options.clip = optimizer->clip;
   }
   buildTrainingPipeline(manager, options);
 }

@@ -16,8 +16,6 @@
 #include "mlir/IR/ImplicitLocOpBuilder.h"
 #include "mlir/IR/SymbolTable.h"
 
-#include <cmath>
-
 namespace stem {
 #define GEN_PASS_DEF_STEMINSERTOPTIMIZERPASS
 #include "stem/Transforms/Passes.h.inc"
@@ -51,14 +49,11 @@ struct InsertOptimizerPass
             << name << " is " << value << "; wanted " << wanted;
       return holds;
     };
-    auto isLimit = [](double norm) { return norm >= 0 && !std::isinf(norm); };
     constexpr StringLiteral betas = "0 or more, less than 1";
-    return success(
-        check("stem-beta1", beta1, isBeta(beta1), betas) &&
-        check("stem-beta2", beta2, isBeta(beta2), betas) &&
-        check("stem-epsilon", epsilon, isEpsilon(epsilon),
-              "1e-12 to 1, for moments are kept in f32") &&
-        check("stem-clip", clip, isLimit(clip), "0 or a finite number above"));
+    return success(check("stem-beta1", beta1, isBeta(beta1), betas) &&
+                   check("stem-beta2", beta2, isBeta(beta2), betas) &&
+                   check("stem-epsilon", epsilon, isEpsilon(epsilon),
+                         "1e-12 to 1, for moments are kept in f32"));
   }
 
   void runOnOperation() override {
@@ -88,13 +83,12 @@ private:
   void rewrite(func::FuncOp step, MutableArrayRef<Gradient> gradients);
   void addState(func::FuncOp step, Gradient &gradient);
   Value addSum(Value sums, const Gradient &gradient, Operation *last);
-  Value scaleOf(OpBuilder &builder, Location loc, Value sums);
   void update(OpBuilder &builder, Gradient &gradient, Value scale);
   Value normsOf(OpBuilder &builder, Location loc, Value sums);
   BlockArgument addArgument(func::FuncOp step, Type type, const Twine &name,
                             bool isOutput, FlatSymbolRefAttr stateOf = {});
   void replaceResults(func::FuncOp step, ArrayRef<Gradient> gradients,
-                      ArrayRef<Value> reports);
+                      Value norms);
 
   /// `optimizer_step`.
   Value scalars;
@@ -213,12 +207,12 @@ void InsertOptimizerPass::addState(func::FuncOp step, Gradient &gradient) {
                     /*isOutput=*/true, gradient.of));
 }
 
-/// Results: what is built in arguments so far, the states, `reports`, the rest.
+/// Results: what is built in arguments so far, the states, `norms`, the rest.
 void InsertOptimizerPass::replaceResults(func::FuncOp step,
                                          ArrayRef<Gradient> gradients,
-                                         ArrayRef<Value> reports) {
-  // Before the new arguments of states and reports.
-  unsigned outputs = countOutputs(step) - reports.size();
+                                         Value norms) {
+  // Before the new arguments of states and norms.
+  unsigned outputs = countOutputs(step) - 1;
   for (const Gradient &gradient : gradients)
     outputs -= gradient.state.size();
   Operation *terminator = terminatorOf(step);
@@ -237,7 +231,7 @@ void InsertOptimizerPass::replaceResults(func::FuncOp step,
     keep(i);
   for (const Gradient &gradient : gradients)
     add(gradient.updated);
-  add(reports);
+  add(norms);
   for (unsigned i = outputs; i < step.getNumResults(); ++i)
     if (llvm::none_of(gradients, [&](const Gradient &gradient) {
           return gradient.isDense && gradient.result == i;
@@ -264,13 +258,6 @@ Value InsertOptimizerPass::addSum(Value sums, const Gradient &gradient,
     builder.setInsertionPointAfter(last);
   return SumSquaresOp::create(builder, gradient.value.getLoc(), gradient.value,
                               sums, gradient.place);
-}
-
-Value InsertOptimizerPass::scaleOf(OpBuilder &builder, Location loc,
-                                   Value sums) {
-  return GradientScaleOp::create(builder, loc, sums,
-                                 clip > 0 ? builder.getF64FloatAttr(clip)
-                                          : FloatAttr());
 }
 
 void InsertOptimizerPass::update(OpBuilder &builder, Gradient &gradient,
@@ -322,25 +309,16 @@ void InsertOptimizerPass::rewrite(func::FuncOp step,
   for (Gradient *gradient : byCompletion) {
     sums = addSum(sums, *gradient, last);
     last = sums.getDefiningOp();
-    if (clip > 0 || !gradient->isDense)
+    if (!gradient->isDense)
       continue;
     builder.setInsertionPointAfter(last);
-    update(builder, *gradient, scaleOf(builder, loc, sums));
+    update(builder, *gradient, GradientScaleOp::create(builder, loc, sums));
     last = gradient->updated.front().getDefiningOp();
   }
   builder.setInsertionPoint(terminatorOf(step));
-  SmallVector<Value> reports = {normsOf(builder, loc, sums)};
-  if (clip > 0) {
-    reports.push_back(scaleOf(builder, loc, sums));
-    for (Gradient &gradient : gradients)
-      if (gradient.isDense)
-        update(builder, gradient, reports.back());
-  }
-  addArgument(step, reports[0].getType(), "gradient_norms", /*isOutput=*/true);
-  if (clip > 0)
-    addArgument(step, reports[1].getType(), "gradient_scale",
-                /*isOutput=*/true);
-  replaceResults(step, gradients, reports);
+  Value norms = normsOf(builder, loc, sums);
+  addArgument(step, norms.getType(), "gradient_norms", /*isOutput=*/true);
+  replaceResults(step, gradients, norms);
 }
 
 } // namespace

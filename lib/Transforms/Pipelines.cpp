@@ -81,7 +81,6 @@ void stem::buildTrainingPipeline(OpPassManager &manager,
     optimizer.beta1 = options.beta1;
     optimizer.beta2 = options.beta2;
     optimizer.epsilon = options.epsilon;
-    optimizer.clip = options.clip;
     manager.addPass(createStemInsertOptimizerPass(optimizer));
   }
   // What is computed twice, such as a rounded cotangent.

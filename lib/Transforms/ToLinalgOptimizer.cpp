@@ -171,33 +171,23 @@ struct LowerSumSquares : OpRewritePattern<SumSquaresOp> {
   }
 };
 
-// Pattern: gradient_scale(sums) -> finite ? min(1, clip / sqrt(sum)) : NaN
+// Pattern: gradient_scale(sums) -> finite ? 1 : NaN
 struct LowerGradientScale : OpRewritePattern<GradientScaleOp> {
   using OpRewritePattern::OpRewritePattern;
 
   LogicalResult matchAndRewrite(GradientScaleOp op,
                                 PatternRewriter &b) const override {
     Location loc = op.getLoc();
-    using arith::CmpFPredicate;
     int64_t count =
         cast<RankedTensorType>(op.getSums().getType()).getDimSize(0);
     Value total = addUp(b, loc, op.getSums(), constantIndex(b, loc, count));
-    Value scale = constantF64(b, loc, 1);
-    if (std::optional<APFloat> clip = op.getClip()) {
-      Value limit = constantF64(b, loc, clip->convertToDouble());
-      Value norm = math::SqrtOp::create(b, loc, total);
-      Value isLonger =
-          arith::CmpFOp::create(b, loc, CmpFPredicate::OGT, norm, limit);
-      Value shorter = arith::DivFOp::create(b, loc, limit, norm);
-      scale = arith::SelectOp::create(b, loc, isLonger, shorter, scale);
-    }
     // No sum is negative.
     Value isFinite = arith::CmpFOp::create(
-        b, loc, CmpFPredicate::OLT, total,
+        b, loc, arith::CmpFPredicate::OLT, total,
         constantF64(b, loc, std::numeric_limits<double>::infinity()));
-    Value none = constantF64(b, loc, std::numeric_limits<double>::quiet_NaN());
-    scale = arith::SelectOp::create(b, loc, isFinite, scale, none);
-    scale = arith::TruncFOp::create(b, loc, b.getF32Type(), scale);
+    Value scale = arith::SelectOp::create(
+        b, loc, isFinite, constantF32(b, loc, 1),
+        constantF32(b, loc, std::numeric_limits<double>::quiet_NaN()));
     b.replaceOpWithNewOp<tensor::FromElementsOp>(op, op.getType(), scale);
     return success();
   }

@@ -7,11 +7,9 @@
 // RUN: stem-opt %t.update.mlir --stem-graph-pipeline --stem-schedule-pipeline --stem-structured-pipeline --stem-buffer-pipeline -o %t.buffers.mlir
 // RUN: FileCheck %s --check-prefix=UPDATE < %t.buffers.mlir
 // RUN: stem-opt %t.buffers.mlir --stem-target-pipeline | mlir-translate --mlir-to-llvmir -o /dev/null
-// With a norm to clip to all are kept.
-// RUN: stem-opt %s --stem-training-pipeline='stem-optimizer=true stem-clip=1' -o %t.clip.mlir
-// RUN: stem-opt %t.clip.mlir --stem-graph-pipeline --stem-schedule-pipeline --stem-structured-pipeline --stem-buffer-pipeline | FileCheck %s --check-prefix=CLIP
 // The pipeline's options are those of the pass.
-// RUN: stem-opt %t.plain.mlir --stem-insert-optimizer='stem-clip=1' --canonicalize --cse | diff - %t.clip.mlir
+// RUN: stem-opt %s --stem-training-pipeline='stem-optimizer=true stem-beta1=0.8 stem-beta2=0.99 stem-epsilon=1e-6' -o %t.other.mlir
+// RUN: stem-opt %t.plain.mlir --stem-insert-optimizer='stem-beta1=0.8 stem-beta2=0.99 stem-epsilon=1e-6' --canonicalize --cse | diff - %t.other.mlir
 
 // PLAIN: func.func private @loss_vjp
 // PLAIN-COUNT-4: memref<128x128xf32> {stem.gradient_of = @w{{[0-3]}}
@@ -21,9 +19,6 @@
 // UPDATE-NOT: stem.gradient_of
 // UPDATE-COUNT-12: stem.state_of = @w{{[0-3]}}
 // UPDATE: stem.fixed_bytes = 2162944 : i64
-
-// CLIP: func.func private @loss_vjp
-// CLIP: stem.fixed_bytes = 2359552 : i64
 
 stem.param @e = "e" : tensor<16x128xf32> {stem.frozen}
 stem.param @w0 = "w0" : tensor<128x128xf32>

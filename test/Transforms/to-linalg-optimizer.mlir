@@ -38,7 +38,7 @@ func.func @step(%g: tensor<100x200xf32> {stem.name = "g"}, %r: tensor<?x8xf32> {
   %zeros = arith.constant dense<0.0> : tensor<2xf64>
   %0 = stem.sum_squares %g into %zeros[0] : tensor<100x200xf32>, tensor<2xf64>
   %1 = stem.sum_squares %r into %0[1] : tensor<?x8xf32>, tensor<2xf64>
-  %2 = stem.gradient_scale %1 {clip = 1.0 : f64} : tensor<2xf64>
+  %2 = stem.gradient_scale %1 : tensor<2xf64>
   %3:3 = stem.adamw %g into %w, %m, %v step %s scale %2 {beta1 = 0.9 : f64, beta2 = 0.95 : f64, decays, epsilon = 1.0e-8 : f64} : tensor<100x200xf32>
   return %3#0, %3#1, %3#2 : tensor<100x200xf32>, tensor<100x200xf32>, tensor<100x200xf32>
 }

@@ -323,8 +323,6 @@ stem_tensor CompiledStep::report(const std::string &name) {
     return vectorTensor(divergences);
   if (name == "gradient_norms")
     return vectorTensor(norms);
-  if (name == "gradient_scale")
-    return vectorTensor(usedScale);
   fail("{}: the compiled step gives '{}', which nothing takes", runner.name,
        name);
 }

@@ -46,7 +46,6 @@ public:
   void bindState(size_t parameter, const ParameterState &state) override;
   void setScalars(const AdamWScalars &scalars) override;
   std::span<const float> gradientNorms() const override { return norms; }
-  float gradientScale() const override { return usedScale.front(); }
   std::span<const float> gradient(size_t parameter) const override;
   Rows tableGradient(size_t table) const override;
 
@@ -95,7 +94,7 @@ private:
 
   /// Of each parameter that the step updates the weight and its moments.
   std::vector<float *> states;
-  std::vector<float> scalars, norms, usedScale = {1};
+  std::vector<float> scalars, norms;
 
   ScratchCaches scratch;
 

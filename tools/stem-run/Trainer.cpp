@@ -108,9 +108,10 @@ Trainer::~Trainer() = default;
 
 /// The step updates what the optimizers hold.
 void Trainer::bindStates() {
-  if (options.accumulate > 1)
-    fail("a step that updates parameters takes one batch, not {}",
-         options.accumulate);
+  if (!stepOptimizer(options))
+    fail("a step that updates parameters takes one batch, not {}, and no norm "
+         "to clip to, not {}",
+         options.accumulate, options.clip);
   for (size_t i = 0; i < dense.size(); ++i)
     step.bindState(i, {dense[i]->values.data(),
                        dense[i]->optimizer->firstMoments(),
@@ -294,9 +295,8 @@ StepResult Trainer::update(std::span<const Batch> batches, double learningRate,
   result.norm = step.updatesParameters() ? normOfUpdate() : normOfGradients();
   if (!std::isfinite(result.loss()))
     failNotFinite(fmt::format("the loss is {}", result.loss()));
-  const double scale = step.updatesParameters() ? step.gradientScale()
-                       : options.clip > 0 ? clipScale(result.norm, options.clip)
-                                          : 1;
+  const double scale =
+      options.clip > 0 ? clipScale(result.norm, options.clip) : 1;
   lap.end(); // of the norm
   applyDense(learningRate, scale);
   result.seconds.dense = lap.end();

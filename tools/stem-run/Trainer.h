@@ -84,9 +84,9 @@ public:
 
   /// One optimizer step on the mean loss of all labels. Throws when the loss or
   /// a gradient is no finite number, naming the first bad tensor. Then nothing
-  /// has changed, unless the step updates parameters without a norm to clip to:
-  /// those whose gradients were complete before the bad one have moved, and
-  /// nothing should be done with the object.
+  /// has changed, unless the step updates parameters: those whose gradients
+  /// were complete before the bad one have moved, and nothing should be done
+  /// with the object.
   StepResult update(std::span<const Batch> batches, double learningRate,
                     double tableLearningRate);
 

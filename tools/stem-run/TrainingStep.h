@@ -149,10 +149,8 @@ public:
   /// What the next runs multiply by.
   virtual void setScalars(const AdamWScalars &scalars);
   /// Of the last run, parameters first and then tables. Once one is NaN or
-  /// infinite no further parameter was moved, with StepOptimizer::clip none.
+  /// infinite no further parameter was moved.
   virtual std::span<const float> gradientNorms() const { return {}; }
-  /// What it multiplied gradients by; those of tables are as they were.
-  virtual float gradientScale() const { return 1; }
   /// @}
 
   /// Of a step that does not update parameters.

@@ -26,7 +26,6 @@ namespace stem {
 struct StepOptimizer {
   double beta1 = kDefaultBeta1, beta2 = kDefaultBeta2;
   double epsilon = kDefaultEpsilon;
-  double clip = 0; ///< global norm; 0: not clipped
 };
 
 /// A function whose gradient is compiled beside it, as NAME_vjp.

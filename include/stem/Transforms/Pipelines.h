@@ -120,9 +120,6 @@ struct TrainingPipelineOptions
   Option<double> epsilon{*this, "stem-epsilon",
                          llvm::cl::desc("Of stem-insert-optimizer"),
                          llvm::cl::init(kDefaultEpsilon)};
-  Option<double> clip{*this, "stem-clip",
-                      llvm::cl::desc("Of stem-insert-optimizer"),
-                      llvm::cl::init(0)};
 };
 
 /// Within the graph phase: the step that gives a loss and its gradients, in

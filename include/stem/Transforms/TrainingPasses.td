@@ -183,12 +183,9 @@ def StemInsertOptimizerPass
     two dimensions decay, others do not.
 
     An update waits for the sum of squares of its gradient: once a sum is NaN
-    or infinite that weight and all later ones stay as they are. With
-    `stem-clip` the updates follow after all gradients, scaled to that global
-    norm at most; the gradients of tables count in it, and where one is not
-    finite nothing is updated. The step gives the norm of each gradient in f32,
-    `gradient_norms`, dense ones first and then tables, each in the order of the
-    results, and with `stem-clip` `gradient_scale`.
+    or infinite that weight and all later ones stay as they are. The step gives
+    the norm of each gradient in f32, `gradient_norms`, dense ones first and
+    then tables, each in the order of the results.
 
     ```mlir
     func.func @loss_vjp(...) -> (tensor<?xf32>, tensor<4x8xf32> {stem.gradient_of = @w})
@@ -209,7 +206,9 @@ def StemInsertOptimizerPass
     panels of both directions are another program than a parameter's elements.
 
     Runs after `stem-transpose-weights` and before `stem-results-to-arguments`.
-    NOTE: a function without gradients of parameters stays as it is.
+    NOTE: a function without gradients of parameters stays as it is. Nothing is
+    scaled to a global norm: that needs all gradients before the first update,
+    and so the memory of all of them.
   }];
   let options = [
     Option<"function", "stem-function", "std::string",
@@ -220,9 +219,7 @@ def StemInsertOptimizerPass
     Option<"beta2", "stem-beta2", "double", /*default=*/"::stem::kDefaultBeta2",
            "How much of the second moment stays.">,
     Option<"epsilon", "stem-epsilon", "double", /*default=*/"::stem::kDefaultEpsilon",
-           "What is added to the root of the second moment.">,
-    Option<"clip", "stem-clip", "double", /*default=*/"0.0",
-           "Largest global norm of the gradients; 0: any.">
+           "What is added to the root of the second moment.">
   ];
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::math::MathDialect"

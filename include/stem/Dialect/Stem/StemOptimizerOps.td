@@ -45,14 +45,12 @@ def Stem_SumSquaresOp : Stem_GradientOp<"sum_squares", [
 def Stem_GradientScaleOp : Stem_GradientOp<"gradient_scale"> {
   let summary = "What gradients are multiplied by, from their sums of squares";
   let description = [{
-    With `n` the root of the sum of `sums`: `clip / n` where there is a `clip`
-    and `n` is larger, else 1. NaN where the sum is no finite number: then
-    `stem.adamw` changes nothing.
+    1, or NaN where the sum of `sums` is no finite number: then `stem.adamw`
+    changes nothing.
 
-    Constraints: C1 `clip` is positive and finite; C2 the number of `sums` is
-    static.
+    Constraints: C1 the number of `sums` is static.
   }];
-  let arguments = (ins Stem_Sums:$sums, OptionalAttr<F64Attr>:$clip);
+  let arguments = (ins Stem_Sums:$sums);
   let results = (outs Stem_StepScale:$result);
   let assemblyFormat = [{
     $sums attr-dict `:` type($sums)
