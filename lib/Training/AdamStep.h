@@ -41,19 +41,22 @@ struct AdamStep {
   float decay; ///< lr decay
 };
 
+// Multiply-adds are fused by name: stem.adamw has the same bits, which must not
+// depend on how this is compiled.
+
 /// A moment after a step. The mean of a constant is that constant whatever the
 /// rounding of 1 - beta.
 STEM_INLINE float moved(float moment, float to, float rest) {
-  return moment + rest * (to - moment);
+  return std::fma(rest, to - moment, moment);
 }
 
 STEM_INLINE float denominator(const AdamStep &step, float v) {
-  return std::sqrt(v) * step.rootScale + step.epsilon;
+  return std::fma(std::sqrt(v), step.rootScale, step.epsilon);
 }
 
 /// The weight less its decay and lr m^ / denominator, rounded once.
 STEM_INLINE float stepped(const AdamStep &step, float w, float move) {
-  return w - (step.decay * w + move);
+  return w - std::fma(step.decay, w, move);
 }
 
 /// While it lives, its thread takes subnormal numbers for 0. Moments without
