@@ -280,6 +280,7 @@ LogicalResult stem::lowerParallelCalls(ModuleOp module,
   SmallVector<ParallelCallOp> calls;
   module.walk([&](ParallelCallOp op) { calls.push_back(op); });
   SymbolTable symbols(module);
+  llvm::StringMap<LLVM::LLVMFuncOp> taskOfBody;
   for (ParallelCallOp op : calls) {
     HostBuilder builder(op);
     auto function = op->getParentOfType<func::FuncOp>();
@@ -302,9 +303,11 @@ LogicalResult stem::lowerParallelCalls(ModuleOp module,
     Value slot = builder.stackSlot(function.getBody(), record);
     LLVM::StoreOp::create(builder, op.getLoc(), fields, slot);
 
-    LLVM::LLVMFuncOp task =
-        buildTask(op, record, (op.getCallee() + "_task").str());
-    symbols.insert(task);
+    LLVM::LLVMFuncOp &task = taskOfBody[op.getCallee()];
+    if (!task) {
+      task = buildTask(op, record, (op.getCallee() + "_task").str());
+      symbols.insert(task);
+    }
     Value address = LLVM::AddressOfOp::create(builder, op.getLoc(), task);
     Value tasks = builder.cast(builder.getI64Type(), op.getTasks());
     builder.call("stem_parallel_for",

@@ -43,6 +43,31 @@ bool isConstant(Value value, int64_t wanted) {
   return getConstantIntValue(value) == wanted;
 }
 
+/// Functions that do the same are one.
+struct BodyInfo : llvm::DenseMapInfo<Operation *> {
+  static unsigned getHashValue(Operation *body) {
+    llvm::hash_code hash(0);
+    body->walk([&](Operation *op) {
+      if (op != body)
+        hash = llvm::hash_combine(hash,
+                                  OperationEquivalence::computeHash(
+                                      op, OperationEquivalence::ignoreHashValue,
+                                      OperationEquivalence::ignoreHashValue,
+                                      OperationEquivalence::IgnoreLocations));
+    });
+    return hash;
+  }
+  static bool isEqual(Operation *a, Operation *b) {
+    auto isKey = [](Operation *op) {
+      return op != getEmptyKey() && op != getTombstoneKey();
+    };
+    return a == b || (isKey(a) && isKey(b) &&
+                      OperationEquivalence::isRegionEquivalentTo(
+                          &a->getRegion(0), &b->getRegion(0),
+                          OperationEquivalence::IgnoreLocations));
+  }
+};
+
 class Outliner {
 public:
   explicit Outliner(ModuleOp module) : module(module), symbols(module) {}
@@ -53,7 +78,7 @@ private:
   LogicalResult checkOp(Operation *op);
   bool hasParallelWork(func::FuncOp function);
   void sequentialize(scf::ForallOp forall);
-  void outline(func::FuncOp function, scf::ForallOp forall, unsigned number);
+  bool outline(func::FuncOp function, scf::ForallOp forall, unsigned number);
   SmallVector<Value> countTasks(OpBuilder &builder, scf::ForallOp forall,
                                 const Bounds &bounds, Value &tasks);
   Captures findCaptures(scf::ForallOp forall, const Bounds &bounds,
@@ -67,6 +92,8 @@ private:
 
   ModuleOp module;
   SymbolTable symbols;
+  /// All that were made.
+  llvm::DenseSet<Operation *, BodyInfo> bodies;
 };
 
 LogicalResult Outliner::run() {
@@ -83,8 +110,9 @@ LogicalResult Outliner::run() {
     });
     for (scf::ForallOp forall : inner)
       sequentialize(forall);
-    for (auto [number, forall] : llvm::enumerate(outer))
-      outline(function, forall, number);
+    unsigned number = 0;
+    for (scf::ForallOp forall : outer)
+      number += outline(function, forall, number);
     function.walk([](ThreadIndexOp thread) {
       OpBuilder builder(thread);
       thread.getResult().replaceAllUsesWith(
@@ -257,7 +285,8 @@ void Outliner::mapVariables(OpBuilder &builder, scf::ForallOp forall,
   }
 }
 
-void Outliner::outline(func::FuncOp function, scf::ForallOp forall,
+/// Gives whether there was no function yet that does the same.
+bool Outliner::outline(func::FuncOp function, scf::ForallOp forall,
                        unsigned number) {
   Location loc = forall.getLoc();
   OpBuilder builder(forall);
@@ -277,11 +306,16 @@ void Outliner::outline(func::FuncOp function, scf::ForallOp forall,
     op.getResult().replaceAllUsesWith(body.getArgument(1));
     op.erase();
   });
+  auto [known, isNew] = bodies.insert(body);
+  if (!isNew)
+    symbols.erase(body);
 
   builder.setInsertionPoint(forall);
-  ParallelCallOp::create(builder, loc, body.getSymName(), tasks,
+  ParallelCallOp::create(builder, loc,
+                         SymbolTable::getSymbolName(*known).getValue(), tasks,
                          captures.values);
   forall.erase();
+  return isNew;
 }
 
 struct OutlineParallelPass

@@ -36,7 +36,7 @@ func.func private @cache(%k: memref<?x64xbf16>, %p: memref<?xi32>, %s: memref<?x
 // -----
 
 // Captures and the context travel in a record on the stack, whose slot lies
-// outside of the loop.
+// outside of the loop. A body has one function that unpacks it.
 
 // CHECK-LABEL: llvm.func internal @parallel
 // CHECK-SAME:    (%[[CONTEXT:[^:]*]]: !llvm.ptr
@@ -49,12 +49,19 @@ func.func private @cache(%k: memref<?x64xbf16>, %p: memref<?xi32>, %s: memref<?x
 // CHECK-SAME:    (%[[RECORD:.*]]: !llvm.ptr, %[[TASK:.*]]: i64, %[[THREAD:.*]]: i64)
 // CHECK:         llvm.load %[[RECORD]]
 // CHECK:         llvm.call @body(%{{[^,]*}}, %[[TASK]], %[[THREAD]],
+// CHECK-LABEL: llvm.func internal @again
+// CHECK:         llvm.mlir.addressof @body_task :
+// CHECK-NOT:   llvm.func {{.*}}@body_task_
 func.func private @parallel(%x: memref<?xf32>, %f: f32, %n: index) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   scf.for %i = %c0 to %n step %c1 {
     stem.parallel_call @body tasks %n(%x, %f) : memref<?xf32>, f32
   }
+  return
+}
+func.func private @again(%x: memref<?xf32>, %f: f32, %n: index) {
+  stem.parallel_call @body tasks %n(%x, %f) : memref<?xf32>, f32
   return
 }
 func.func private @body(%task: index, %thread: index, %x: memref<?xf32>, %f: f32) {

@@ -63,6 +63,53 @@ func.func private @two(%x: memref<?x?xf32>, %n: index) {
 
 // -----
 
+// Equal bodies are one function, of whatever loop and function; what is
+// captured in another order, or another constant, is not equal.
+
+// CHECK-LABEL: func.func private @same
+// CHECK-SAME:    (%[[X:.*]]: memref<?xf32>, %[[Y:.*]]: memref<?xf32>, %[[N:.*]]: index)
+// CHECK:         stem.parallel_call @same_par0 tasks %[[N]](%[[X]], %[[Y]])
+// CHECK:         stem.parallel_call @same_par0 tasks %{{.*}}(%[[Y]], %[[X]])
+// CHECK:         stem.parallel_call @same_par1 tasks %[[N]](%[[X]])
+// CHECK:         stem.parallel_call @same_par2 tasks %[[N]](%[[X]])
+// CHECK:         stem.parallel_call @same_par1 tasks %[[N]](%[[Y]])
+// CHECK-NOT:   func.func private @same_par3
+// CHECK-LABEL: func.func private @other
+// CHECK-SAME:    (%[[Z:.*]]: memref<?xf32>, %[[M:.*]]: index)
+// CHECK:         stem.parallel_call @same_par2 tasks %[[M]](%[[Z]])
+// CHECK-NOT:   func.func private @other_par
+func.func private @same(%x: memref<?xf32>, %y: memref<?xf32>, %n: index) {
+  %f = arith.constant 1.0 : f32
+  %g = arith.constant 2.0 : f32
+  scf.forall (%i) in (%n) {
+    %v = memref.load %x[%i] : memref<?xf32>
+    memref.store %v, %y[%i] : memref<?xf32>
+  }
+  scf.forall (%i) in (7) {
+    %v = memref.load %y[%i] : memref<?xf32>
+    memref.store %v, %x[%i] : memref<?xf32>
+  }
+  scf.forall (%i) in (%n) {
+    memref.store %f, %x[%i] : memref<?xf32>
+  }
+  scf.forall (%i) in (%n) {
+    memref.store %g, %x[%i] : memref<?xf32>
+  }
+  scf.forall (%i) in (%n) {
+    memref.store %f, %y[%i] : memref<?xf32>
+  }
+  return
+}
+func.func private @other(%z: memref<?xf32>, %n: index) {
+  %f = arith.constant 2.0 : f32
+  scf.forall (%i) in (%n) {
+    memref.store %f, %z[%i] : memref<?xf32>
+  }
+  return
+}
+
+// -----
+
 func.func private @tensors(%x: tensor<4xf32>) -> tensor<4xf32> {
   // expected-error@+1 {{has results: parallel loops are outlined on buffers, after bufferization}}
   %r = scf.forall (%i) in (4) shared_outs(%o = %x) -> tensor<4xf32> {

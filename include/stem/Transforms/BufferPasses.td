@@ -90,6 +90,10 @@ def StemOutlineParallelPass : Pass<"stem-outline-parallel", "::mlir::ModuleOp"> 
     }
     ```
 
+    Loops of the same body share one function, whatever functions they stand
+    in: a step updates each layer's parameters in its entry, and compiles the
+    update of each shape once.
+
     `scf.forall` inside another one becomes `scf.for`: the threads are busy
     already. `stem.thread_index` outside of every parallel loop is 0.
 
