@@ -13,6 +13,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
 #include "mlir/IR/SymbolTable.h"
 
@@ -32,7 +33,8 @@ struct Gradient {
   FlatSymbolRefAttr of;
   Value value;
   bool isDense;
-  int64_t place = 0; ///< among the sums of squares
+  int64_t place = 0; ///< among the norms
+  Value sum;         ///< of squares
   /// Of a parameter: the weight in f32 and its moments, before and after.
   SmallVector<Value, 3> state, updated;
 };
@@ -82,9 +84,9 @@ private:
   LogicalResult verifyPlaces(func::FuncOp step, ArrayRef<Gradient> gradients);
   void rewrite(func::FuncOp step, MutableArrayRef<Gradient> gradients);
   void addState(func::FuncOp step, Gradient &gradient);
-  Value addSum(Value sums, const Gradient &gradient, Operation *last);
+  Operation *addSum(Gradient &gradient, Operation *last);
   void update(OpBuilder &builder, Gradient &gradient, Value scale);
-  Value normsOf(OpBuilder &builder, Location loc, Value sums);
+  Value normsOf(OpBuilder &builder, Location loc, ArrayRef<Gradient> gradients);
   BlockArgument addArgument(func::FuncOp step, Type type, const Twine &name,
                             bool isOutput, FlatSymbolRefAttr stateOf = {});
   void replaceResults(func::FuncOp step, ArrayRef<Gradient> gradients,
@@ -92,6 +94,9 @@ private:
 
   /// `optimizer_step`.
   Value scalars;
+  /// Of the squares of all gradients so far, a number: in one tensor,
+  /// bufferization would compare each sum with each read of those before.
+  Value total;
 };
 
 Operation *terminatorOf(func::FuncOp function) {
@@ -119,14 +124,12 @@ InsertOptimizerPass::collect(func::FuncOp step, SymbolTable &symbols,
       return step.emitOpError()
              << "result " << i << " is the gradient of '" << of.getValue()
              << "', which is neither a stem.param nor a stem.table";
-    gradients.push_back({i,
-                         of,
-                         terminatorOf(step)->getOperand(i),
-                         isa<ParamOp>(symbol),
-                         0,
-                         {},
-                         {}});
-    if (failed(verifyDense(step, gradients.back())))
+    Gradient &gradient = gradients.emplace_back();
+    gradient.result = i;
+    gradient.of = of;
+    gradient.value = terminatorOf(step)->getOperand(i);
+    gradient.isDense = isa<ParamOp>(symbol);
+    if (failed(verifyDense(step, gradient)))
       return failure();
   }
   llvm::sort(gradients, [](const Gradient &a, const Gradient &b) {
@@ -248,16 +251,25 @@ void InsertOptimizerPass::replaceResults(func::FuncOp step,
 // Sums and updates
 //===----------------------------------------------------------------------===//
 
-/// Behind the gradient, and behind all that was inserted so far: the sums are
-/// updated in place.
-Value InsertOptimizerPass::addSum(Value sums, const Gradient &gradient,
-                                  Operation *last) {
+/// Behind the gradient, and behind `last`, the last op that was inserted so
+/// far. Gives the last one then.
+Operation *InsertOptimizerPass::addSum(Gradient &gradient, Operation *last) {
+  Location loc = gradient.value.getLoc();
   OpBuilder builder(&getContext());
   builder.setInsertionPointAfterValue(gradient.value);
-  if (!last->isBeforeInBlock(&*builder.getInsertionPoint()))
+  if (last && !last->isBeforeInBlock(&*builder.getInsertionPoint()))
     builder.setInsertionPointAfter(last);
-  return SumSquaresOp::create(builder, gradient.value.getLoc(), gradient.value,
-                              sums, gradient.place);
+  Value zero = arith::ConstantOp::create(
+      builder, loc,
+      DenseElementsAttr::get(RankedTensorType::get({1}, builder.getF64Type()),
+                             0.0));
+  Value sum = SumSquaresOp::create(builder, loc, gradient.value, zero, 0);
+  gradient.sum = tensor::ExtractOp::create(
+      builder, loc, sum,
+      ValueRange{arith::ConstantIndexOp::create(builder, loc, 0)});
+  total = total ? arith::AddFOp::create(builder, loc, total, gradient.sum)
+                : gradient.sum;
+  return total.getDefiningOp();
 }
 
 void InsertOptimizerPass::update(OpBuilder &builder, Gradient &gradient,
@@ -273,9 +285,13 @@ void InsertOptimizerPass::update(OpBuilder &builder, Gradient &gradient,
 }
 
 Value InsertOptimizerPass::normsOf(OpBuilder &builder, Location loc,
-                                   Value sums) {
-  auto type = cast<RankedTensorType>(sums.getType());
-  Value norms = math::SqrtOp::create(builder, loc, sums);
+                                   ArrayRef<Gradient> gradients) {
+  SmallVector<Value> sums;
+  for (const Gradient &gradient : gradients)
+    sums.push_back(gradient.sum);
+  Value all = tensor::FromElementsOp::create(builder, loc, sums);
+  Value norms = math::SqrtOp::create(builder, loc, all);
+  auto type = cast<RankedTensorType>(all.getType());
   return arith::TruncFOp::create(builder, loc, type.clone(builder.getF32Type()),
                                  norms);
 }
@@ -283,14 +299,10 @@ Value InsertOptimizerPass::normsOf(OpBuilder &builder, Location loc,
 void InsertOptimizerPass::rewrite(func::FuncOp step,
                                   MutableArrayRef<Gradient> gradients) {
   Location loc = step.getLoc();
-  OpBuilder builder = OpBuilder::atBlockBegin(&step.getBody().front());
-  Type f32 = builder.getF32Type();
-  auto sumType =
-      RankedTensorType::get({int64_t(gradients.size())}, builder.getF64Type());
-  Value sums = arith::ConstantOp::create(builder, loc,
-                                         DenseElementsAttr::get(sumType, 0.0));
-  scalars = addArgument(step, RankedTensorType::get({3}, f32), "optimizer_step",
-                        /*isOutput=*/false);
+  OpBuilder builder(&getContext());
+  scalars = addArgument(step, RankedTensorType::get({3}, builder.getF32Type()),
+                        "optimizer_step", /*isOutput=*/false);
+  total = {};
   SmallVector<Gradient *> byCompletion;
   for (Gradient &gradient : gradients) {
     if (gradient.isDense)
@@ -305,18 +317,18 @@ void InsertOptimizerPass::rewrite(func::FuncOp step,
     return second && (!first || first->isBeforeInBlock(second));
   });
 
-  Operation *last = sums.getDefiningOp();
+  Operation *last = nullptr;
   for (Gradient *gradient : byCompletion) {
-    sums = addSum(sums, *gradient, last);
-    last = sums.getDefiningOp();
+    last = addSum(*gradient, last);
     if (!gradient->isDense)
       continue;
     builder.setInsertionPointAfter(last);
+    Value sums = tensor::FromElementsOp::create(builder, loc, total);
     update(builder, *gradient, GradientScaleOp::create(builder, loc, sums));
     last = gradient->updated.front().getDefiningOp();
   }
   builder.setInsertionPoint(terminatorOf(step));
-  Value norms = normsOf(builder, loc, sums);
+  Value norms = normsOf(builder, loc, gradients);
   addArgument(step, norms.getType(), "gradient_norms", /*isOutput=*/true);
   replaceResults(step, gradients, norms);
 }

@@ -45,5 +45,6 @@ bool stem::isElementwiseOrReshape(Operation *op) {
     return linalgOp.hasPureTensorSemantics() &&
            linalgOp.getNumParallelLoops() == linalgOp.getNumLoops();
   return isa<tensor::CastOp, tensor::CollapseShapeOp, tensor::DimOp,
-             tensor::EmptyOp, tensor::ExpandShapeOp>(op);
+             tensor::EmptyOp, tensor::ExpandShapeOp, tensor::ExtractOp,
+             tensor::FromElementsOp>(op);
 }

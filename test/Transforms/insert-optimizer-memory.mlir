@@ -18,7 +18,7 @@
 // UPDATE: func.func private @loss_vjp
 // UPDATE-NOT: stem.gradient_of
 // UPDATE-COUNT-12: stem.state_of = @w{{[0-3]}}
-// UPDATE: stem.fixed_bytes = 2162944 : i64
+// UPDATE: stem.fixed_bytes = 2162880 : i64
 
 stem.param @e = "e" : tensor<16x128xf32> {stem.frozen}
 stem.param @w0 = "w0" : tensor<128x128xf32>

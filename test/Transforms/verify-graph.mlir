@@ -17,6 +17,8 @@ func.func @graph(%x: tensor<2x4x8xf32>, %p: tensor<8x8xf32>) -> tensor<2x4x8xf32
   %1 = linalg.transpose ins(%0 : tensor<8x8xf32>) outs(%e : tensor<8x8xf32>) permutation = [1, 0]
   %2 = linalg.add ins(%0, %1 : tensor<8x8xf32>, tensor<8x8xf32>) outs(%e : tensor<8x8xf32>) -> tensor<8x8xf32>
   %3 = math.exp %2 : tensor<8x8xf32>
+  %4 = tensor.extract %3[%c1, %c1] : tensor<8x8xf32>
+  %5 = tensor.from_elements %4 : tensor<1xf32>
   %y = tensor.expand_shape %3 [[0, 1], [2]] output_shape [2, 4, 8] : tensor<8x8xf32> into tensor<2x4x8xf32>
   return %y : tensor<2x4x8xf32>
 }

@@ -10,9 +10,9 @@ def StemVerifyGraphPass : Pass<"stem-verify-graph", "::mlir::ModuleOp"> {
   let description = [{
     Ends the graph phase. Reports every offending op, then fails.
     Constraints: G1 functions hold `stem` ops that no later phase makes,
-    `arith` and `math`, and what exporters leave around them: `tensor.cast`,
-    `collapse_shape`, `dim`, `empty` and `expand_shape`, and linalg ops on
-    tensors whose loops are all parallel; G2 nothing calls an entry
+    `arith` and `math`, `tensor.extract` and `from_elements`, and what exporters
+    leave around them: `tensor.cast`, `collapse_shape`, `dim`, `empty` and
+    `expand_shape`, and linalg ops on tensors whose loops are all parallel; G2 nothing calls an entry
     (`stem.entry`); G3 no function calls itself, directly or through others.
   }];
 }

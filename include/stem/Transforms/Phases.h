@@ -28,8 +28,8 @@ bool isStructuredStemOp(mlir::Operation *op);
 bool isGraphStemOp(mlir::Operation *op);
 
 /// What exporters leave around the ops that Stem recognises and every later
-/// phase lowers as it is: reshapes and casts of tensors, and linalg ops whose
-/// loops are all parallel.
+/// phase lowers as it is: reshapes and casts of tensors, linalg ops whose loops
+/// are all parallel, and numbers that leave a tensor or become one.
 bool isElementwiseOrReshape(mlir::Operation *op);
 
 } // namespace stem

@@ -193,8 +193,11 @@ def StemInsertOptimizerPass
     return %nll, %dw
     // becomes, with the arguments %step, %w, %m, %v, %out
     %dw = stem.linear_weight_vjp ...
-    %sums = stem.sum_squares %dw into %zeros[0] : ...
-    %scale = stem.gradient_scale %sums : ...
+    %sum = stem.sum_squares %dw into %zero[0] : tensor<4x8xf32>, tensor<1xf64>
+    %own = tensor.extract %sum[%c0] : tensor<1xf64>
+    %total = arith.addf %before, %own : f64
+    %all = tensor.from_elements %total : tensor<1xf64>
+    %scale = stem.gradient_scale %all : tensor<1xf64>
     %w1, %m1, %v1 = stem.adamw %dw into %w, %m, %v step %step scale %scale {...} : ...
     return %nll, %w1, %m1, %v1, %norms
     ```
@@ -222,6 +225,7 @@ def StemInsertOptimizerPass
            "What is added to the root of the second moment.">
   ];
   let dependentDialects = [
-    "::mlir::arith::ArithDialect", "::mlir::math::MathDialect"
+    "::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
+    "::mlir::tensor::TensorDialect"
   ];
 }
