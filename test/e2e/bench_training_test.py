@@ -102,6 +102,10 @@ class BenchTrainTest(TrainingTest):
             timeout=600)
         self.assertEqual(done.returncode, 1)
         self.assertIn("'prefill' was read", done.stderr)
+        self.assert_fails(["training takes", "are available; give a smaller "
+                           "--batch, a smaller --ctx, --row-optimizer=rowwise "
+                           "or --train=tables"], "bench", DENSE, "--train",
+                          "--batch=10000000", "--ctx=8")
         batch = self.batch(ignored=range(16))
         self.assert_fails(["no place has a label"], "bench", DENSE, "--train",
                           f"--batch-ids={batch}")

@@ -124,7 +124,8 @@ void TrainingBench::compile() {
   plan.emplace(checkpoint, *step, arguments.trainer, shape,
                boundOfRows(shape.rows, shape.length, step->tokenTile()));
   printStderr("{}\n", plan->text());
-  plan->requireMemory();
+  plan->requireMemory("give a smaller --batch, a smaller --ctx, "
+                      "--row-optimizer=rowwise or --train=tables");
 }
 
 /// Peaks before and after are told apart: the compiler's is not the step's.

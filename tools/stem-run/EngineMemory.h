@@ -26,8 +26,8 @@ struct MemoryBound {
   /// `limit`: of all that the process holds; 0: what is available.
   explicit MemoryBound(int64_t limit);
 
-  /// Fails when `bytes`, with what is held already, are beyond it, with their
-  /// sum (`plan`) and what to do (`advice`).
+  /// Fails when `bytes`, what is held already among them, are beyond it, with
+  /// their sum (`plan`) and what to do (`advice`).
   void require(int64_t bytes, const std::string &plan,
                const std::string &advice) const;
 

@@ -7,7 +7,6 @@
 
 #include "TrainingPlan.h"
 
-#include "EngineMemory.h"
 #include "ModelCost.h"
 #include "stem/Support/Format.h"
 
@@ -132,14 +131,14 @@ Json TrainingPlan::json() const {
           {"attention_flops_per_step", attentionFlops}};
 }
 
-void TrainingPlan::requireMemory() const {
+void TrainingPlan::requireMemory(const std::string &advice,
+                                 const MemoryBound &bound) const {
   std::string sum;
   for (const Part &part : parts)
     if (part.bytes)
       sum += fmt::format("{}{} {}", sum.empty() ? "" : " + ", part.name,
                          bytesText(part.bytes));
-  MemoryBound(0).require(
-      total(), fmt::format("training takes {} ({})", bytesText(total()), sum),
-      "give a smaller --batch with --accumulate, a smaller --ctx, "
-      "--row-optimizer=rowwise, --train=tables, or a --recompute-budget");
+  bound.require(sumOfBytes({bound.held, total()}),
+                fmt::format("training takes {} ({})", bytesText(total()), sum),
+                advice);
 }

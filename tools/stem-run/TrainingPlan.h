@@ -8,6 +8,7 @@
 #ifndef STEM_TOOLS_STEM_RUN_TRAININGPLAN_H
 #define STEM_TOOLS_STEM_RUN_TRAININGPLAN_H
 
+#include "EngineMemory.h"
 #include "Json.h"
 #include "Trainer.h"
 
@@ -36,8 +37,10 @@ struct TrainingPlan {
   /// A line for each category, then the sum and the step.
   std::string text() const;
   Json json() const;
-  /// Throws, with the arithmetic and what would make it fit.
-  void requireMemory() const;
+  /// Throws when it does not fit beside what the process holds, with the
+  /// arithmetic and what would make it fit (`advice`).
+  void requireMemory(const std::string &advice,
+                     const MemoryBound &bound = MemoryBound(0)) const;
 
   /// Name, bytes, and what it depends on.
   struct Part {

@@ -115,7 +115,24 @@ void TrainingRun::makePlan(const BatchBound &bound) {
   plan.emplace(checkpoint, *step, arguments.trainer, shape, bound,
                teacher ? &*teacher : nullptr);
   printStderr("{}\n", plan->text());
-  plan->requireMemory();
+  plan->requireMemory(memoryAdvice());
+}
+
+/// A step that updates parameters keeps no gradients of them; with --accumulate
+/// there are the step's and their sums.
+std::string TrainingRun::memoryAdvice() const {
+  int64_t gradients = 0;
+  if (step->updatesParameters())
+    for (const TrainingStep::Parameter &parameter : step->parameters())
+      gradients += 2 * int64_t(sizeof(float)) * parameter.elements();
+  return fmt::format(
+      "give a smaller --batch{}, a smaller --ctx, --row-optimizer=rowwise, "
+      "--train=tables, or a --recompute-budget",
+      gradients == 0
+          ? " with --accumulate"
+          : fmt::format(" (--accumulate with it keeps about {} of "
+                        "gradients)",
+                        formatBytes(static_cast<double>(gradients))));
 }
 
 void TrainingRun::openData(stem_context *context) {

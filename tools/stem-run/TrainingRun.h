@@ -36,6 +36,7 @@ private:
   void openTeacher();
   void makeStep();
   void makePlan(const BatchBound &bound);
+  std::string memoryAdvice() const;
   void openData(stem_context *context);
   void fitData();
   void checkPresence();

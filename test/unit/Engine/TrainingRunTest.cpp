@@ -166,6 +166,23 @@ TEST(TrainingPlan, CountsEveryByteAndProduct) {
   EXPECT_EQ(plan.attentionFlops, 3.0 * 6 * 3 * 4 * 32 * (8 * 9 / 2));
 }
 
+/// What the process holds already counts too.
+TEST(TrainingPlan, RefusesWhatIsNotAvailable) {
+  const Checkpoint checkpoint = Checkpoint::open(goldenFolder("stem_llama"));
+  TrainingStepOptions options;
+  options.tokens = 16;
+  const auto step = makeInterpretedStep(checkpoint, options);
+  const TrainingPlan plan(checkpoint, *step, {}, {2, 8, 1},
+                          boundOfRows(2, 8, 1));
+  MemoryBound bound(0);
+  ASSERT_GT(bound.held, 0);
+  bound.bytes = bound.held + plan.total();
+  plan.requireMemory("take less", bound);
+  --bound.bytes;
+  EXPECT_ERROR(plan.requireMemory("take less", bound), "training takes ",
+               "masters ", ", but ", " are available; take less");
+}
+
 TEST(TrainingPlan, OfTablesAlone) {
   const Checkpoint checkpoint = Checkpoint::open(goldenFolder("stem_llama"));
   TrainingStepOptions options;
