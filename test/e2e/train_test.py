@@ -197,6 +197,21 @@ class TrainTest(TrainingTest):
                            1.5 * memory[0]["activations"])
         self.assertEqual(memory[1]["gradients"], memory[0]["gradients"])
 
+    def test_recompute_budget_of_short_documents(self):
+        """Is for their tiles, several times the tokens."""
+        text = self.text(documents=40)
+        common = ["train", self.small, f"--data={text}", "--ctx=256",
+                  "--batch=2", "--steps=1"]
+
+        def activations(name, *options):
+            result = stem_json(*common, f"--out={self.path(name)}", *options)
+            return result["plan"]["memory"]["activations"]
+
+        documents, budget = "--respect-documents", "--recompute-budget=6MB"
+        self.assertEqual(activations("a"), activations("b", budget))
+        self.assertLess(activations("c", documents, budget),
+                        activations("d", documents))
+
     def test_one_table_alone(self):
         """moves as it does beside all else: nothing below it is trained."""
         batch, model = self.batch(), self.path("one")

@@ -21,10 +21,6 @@ using namespace stem;
 
 namespace {
 
-/// Wider than that of inference: a tile reads the weights once, and there are
-/// enough tiles. A sequence's last tile wastes more.
-constexpr int64_t kTrainingTile = 128;
-
 /// Of a parameter that a step updates: the weight in f32 and two moments.
 constexpr size_t kStates = 3;
 
@@ -40,6 +36,13 @@ void freezeOthers(mlir::ModuleOp module, const std::set<std::string> &trained) {
       op.setAttr(StemDialect::kFrozenAttr,
                  mlir::UnitAttr::get(module.getContext()));
   }
+}
+
+/// Of the largest batch, in tiles, each of its rows one sequence.
+int64_t tokensInTiles(const TrainingStepOptions &options) {
+  const int64_t rows = std::max<int64_t>(options.rows, 1);
+  return boundOfRows(rows, (options.tokens + rows - 1) / rows, kTrainingTile)
+      .tokens;
 }
 
 double sumOf(std::span<const float> values) {
@@ -61,10 +64,7 @@ CompiledStep::CompiledStep(const Checkpoint &checkpoint,
   compile(options);
   lossEntry = &runner.entry("loss");
   stepEntry = &runner.entry("loss_vjp");
-  const int64_t rows = std::max<int64_t>(options.rows, 1);
-  tokens = boundOfRows(rows, (options.tokens + rows - 1) / rows,
-                       stepEntry->token_tile)
-               .tokens;
+  tokens = tokensInTiles(options);
   const stem_entry *entries[] = {lossEntry, stepEntry};
   weights = std::make_unique<EngineWeights>(entries, runner.module->tables());
   listGradients();
@@ -95,7 +95,8 @@ void CompiledStep::compile(const TrainingStepOptions &options) {
         return module;
       },
       TrainedFunction{"loss", options.optimizer, options.residualBudget,
-                      std::max<int64_t>(options.tokens, 1)});
+                      options.residualTokens > 0 ? options.residualTokens
+                                                 : tokensInTiles(options)});
 }
 
 /// Outputs with a key are gradients, states those of parameters that the step

@@ -90,6 +90,16 @@ void TrainingRun::openTeacher() {
          arguments.teacher.string(), shape.length, positions);
 }
 
+/// What a budget for the backward pass is for: where each document begins a
+/// tile that is known once the texts are read.
+int64_t TrainingRun::residualTokens() {
+  if (arguments.residualBudget == 0 || !arguments.data.respectDocuments)
+    return 0;
+  if (!data)
+    openData(createContext(arguments.compile.threads).get());
+  return data->bound(kTrainingTile).tokens;
+}
+
 void TrainingRun::makeStep() {
   TrainingStepOptions options;
   options.engine = engineOptions(arguments.compile);
@@ -102,6 +112,7 @@ void TrainingRun::makeStep() {
   options.rows = shape.rows;
   options.optimizer = stepOptimizer(arguments.trainer);
   options.residualBudget = arguments.residualBudget;
+  options.residualTokens = residualTokens();
   {
     const Heartbeat heartbeat("compiling");
     step = makeTrainingStep(checkpoint, options);

@@ -34,6 +34,7 @@ private:
   void chooseShape();
   void openRows();
   void openTeacher();
+  int64_t residualTokens();
   void makeStep();
   void makePlan(const BatchBound &bound);
   std::string memoryAdvice() const;

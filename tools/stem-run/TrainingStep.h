@@ -37,6 +37,11 @@ std::string_view trainedPartName(TrainedPart part);
 std::set<std::string> trainedKeys(const Checkpoint &checkpoint,
                                   TrainedPart part);
 
+/// Tokens that a compiled step pads sequences to. More than those of inference:
+/// a tile reads the weights once, and there are enough tiles. A sequence's last
+/// tile wastes more.
+constexpr int64_t kTrainingTile = 128;
+
 struct TrainingStepOptions {
   EngineOptions engine;
   TrainedPart train = TrainedPart::All;
@@ -55,6 +60,8 @@ struct TrainingStepOptions {
   /// Bytes that may be kept for the backward pass, as far as it can compute
   /// values again; 0: any.
   int64_t residualBudget = 0;
+  /// Of how many tokens in tiles, padding too; 0: of `rows` sequences.
+  int64_t residualTokens = 0;
 };
 
 /// What the live rows of a table are in.

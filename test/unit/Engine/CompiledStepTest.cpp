@@ -135,6 +135,20 @@ TEST_P(CompiledStepTest, ABudgetForResiduals) {
   expectGradients(*tight, 1e-5);
 }
 
+/// Half of what can be computed again is enough for the places of the batch,
+/// and too little for its tiles.
+TEST_P(CompiledStepTest, ABudgetIsForTiles) {
+  auto step = makeStep(), least = makeStep(/*residualBudget=*/1);
+  const BatchBound bound =
+      boundOfRows(batch.rows, batch.length, step->tokenTile());
+  ASSERT_GE(bound.tokens, 6 * batch.places());
+  const auto activations = [&](const CompiledStep &of) {
+    return of.memory(bound).activations;
+  };
+  auto half = makeStep((activations(*step) - activations(*least)) / 2);
+  EXPECT_LT(activations(*half), activations(*step));
+}
+
 } // namespace
 
 INSTANTIATE_TEST_SUITE_P(
