@@ -117,6 +117,15 @@ class TrainResumeTest(TrainingTest):
         stem_run("train", *common, f"--out={out}", "--steps=4", "--resume")
         self.assert_same_run(whole, out)
 
+    def test_recompute_budget_is_free(self):
+        batch, whole, out = self.batch(), self.path("whole"), self.path("out")
+        common = [STEM, f"--batch-ids={batch}", "--schedule=constant"]
+        stem_run("train", *common, f"--out={whole}", "--steps=4")
+        stem_run("train", *common, f"--out={out}", "--steps=2",
+                 "--recompute-budget=1KB")
+        stem_run("train", *common, f"--out={out}", "--steps=4", "--resume")
+        self.assert_same_run(whole, out)
+
     def test_killed_while_the_model_was_moved(self):
         batch, whole, out = self.batch(), self.path("whole"), self.path("out")
         common = ["train", STEM, f"--batch-ids={batch}", "--steps=2"]

@@ -238,17 +238,26 @@ class TrainTest(TrainingTest):
                                "--steps=2", f"--out={out}", *flags)
             return result, model_tensors(out)
 
-        kept, wanted = train("kept")
-        for budget in "1KB", "1GB":
-            tight, seen = train(budget, f"--recompute-budget={budget}")
-            activations = [result["plan"]["memory"]["activations"]
-                           for result in (tight, kept)]
-            if budget == "1KB":
-                self.assertLess(*activations)
-            else:
-                self.assertEqual(*activations)
-            for key, tensor in wanted.items():
-                self.assertEqual(tensor.values, seen[key].values, key)
+        for dtype in "f32", "bf16":
+            kept, wanted = train(dtype, f"--dtype={dtype}")
+            self.assertIsNone(kept["recompute_budget"])
+            for budget, count in ("1KB", 1000), ("1GB", 10**9):
+                tight, seen = train(dtype + budget, f"--dtype={dtype}",
+                                    f"--recompute-budget={budget}")
+                self.assertEqual(tight["recompute_budget"], count)
+                activations = [result["plan"]["memory"]["activations"]
+                               for result in (tight, kept)]
+                if budget == "1KB":
+                    self.assertLess(*activations)
+                else:
+                    self.assertEqual(*activations)
+                for key, tensor in wanted.items():
+                    self.assertEqual(tensor.values, seen[key].values, key)
+        with open(tight["report"]) as file:
+            self.assertRegex(file.read(),
+                             "--recompute-budget.{1,80}1000000000 bytes")
+        with open(os.path.join(tight["out"], "stem_provenance.json")) as file:
+            self.assertIn('"recompute_budget": 1000000000', file.read())
         self.assert_fails(["--recompute-budget=some"], "train", STEM,
                           f"--batch-ids={batch}", "--steps=1",
                           f"--out={self.path('wrong')}",

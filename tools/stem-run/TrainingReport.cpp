@@ -154,6 +154,9 @@ void TrainingPage::settings() {
   table.textColumns = 2;
   for (const char *key : {"dtype", "isa", "threads"})
     table.rows.push_back({key, text(key)});
+  if (result.value("recompute_budget", Json()).is_number())
+    table.rows.push_back(
+        {"--recompute-budget", text("recompute_budget") + " bytes"});
   for (const auto &[name, value] : result["options"].items())
     table.rows.push_back(
         {name, value.is_string() ? value.get<std::string>() : jsonText(value)});

@@ -475,6 +475,8 @@ Json TrainingRun::provenance() const {
   if (!arguments.rows.empty())
     for (const fs::path &file : arguments.rows)
       json["rows"].push_back(fs::absolute(file).string());
+  if (arguments.residualBudget > 0)
+    json["recompute_budget"] = arguments.residualBudget;
   json["options"] = options();
   return json;
 }
@@ -514,6 +516,8 @@ Json TrainingRun::result() const {
        {"threads", engine.threads},
        {"compile_seconds", engine.compileSeconds},
        {"plan", plan->json()},
+       {"recompute_budget",
+        arguments.residualBudget > 0 ? Json(arguments.residualBudget) : Json()},
        {"options", options()},
        {"metrics", (folder.training() / "metrics.jsonl").string()},
        {"report", (folder.training() / "report.html").string()},

@@ -59,9 +59,10 @@ protected:
   }
 
   /// A step with the checkpoint's weights in place.
-  std::unique_ptr<CompiledStep> makeStep(int64_t residualBudget = 0) {
+  std::unique_ptr<CompiledStep> makeStep(int64_t residualBudget = 0,
+                                         DType dtype = DType::F32) {
     TrainingStepOptions options;
-    options.engine.dtype = DType::F32;
+    options.engine.dtype = dtype;
     options.residualBudget = residualBudget;
     options.engine.threads = 2;
     options.tokens = batch.places();
@@ -133,6 +134,22 @@ TEST_P(CompiledStepTest, ABudgetForResiduals) {
   const float scale = 1.0f / static_cast<float>(batch.labelCount);
   EXPECT_EQ(step->run(batch, scale), tight->run(batch, scale));
   expectGradients(*tight, 1e-5);
+}
+
+/// What is computed again is rounded as what is kept is.
+TEST_P(CompiledStepTest, ABudgetChangesNoBit) {
+  const float scale = 1.0f / static_cast<float>(batch.labelCount);
+  for (const DType dtype : {DType::F32, DType::BF16}) {
+    auto step = makeStep(0, dtype), tight = makeStep(1, dtype);
+    EXPECT_EQ(step->run(batch, scale), tight->run(batch, scale));
+    for (size_t i = 0; i < step->parameters().size(); ++i)
+      EXPECT_TRUE(std::ranges::equal(step->gradient(i), tight->gradient(i)))
+          << dtypeConfigName(dtype) << ", " << step->parameters()[i].key;
+    for (size_t i = 0; i < step->tables().size(); ++i)
+      EXPECT_TRUE(std::ranges::equal(step->tableGradient(i).rows,
+                                     tight->tableGradient(i).rows))
+          << dtypeConfigName(dtype) << ", " << step->tables()[i].key;
+  }
 }
 
 /// Half of what can be computed again is enough for the places of the batch,
