@@ -46,9 +46,10 @@ def table(head, rows):
 def speed(results):
     print("\n### A step, in turns with PyTorch's\n")
     print("Ratio: PyTorch's time over ours. Share: FLOPs of the linear layers "
-          "and of causal attention in the time that the optimizers did not "
-          "take, over the rate of the matrix kernels on tiles in the cache, "
-          "and over that of a large product.")
+          "and of causal attention in the time of a step less that of the row "
+          "optimizers and of packing new weights (AdamW on dense weights is "
+          "part of the step), over the rate of the matrix kernels on tiles in "
+          "the cache, and over that of a large product.")
     rows = []
     for result in results:
         ours, other = result["ours"], result["other"]
@@ -95,7 +96,7 @@ def rows(results):
             f"{1e3 * median(end['dense_optimizer_seconds']):.1f} ms",
             gigabytes(row_state(end)), gigabytes(planned(end)),
             gigabytes(end["step_peak_bytes"])])
-    table(["measured", "step", "rows", "other optimizer", "row moments",
+    table(["measured", "step", "rows", "packing weights", "row moments",
            "planned", "peak"], lines)
 
 

@@ -33,6 +33,7 @@ class BenchTrainTest(TrainingTest):
         self.assertEqual(result["schema"], "stem.bench/1")
         self.assertEqual((result["sequences"], result["length"]), (2, 16))
         self.assertEqual(result["plan"]["tokens_per_step"], 32)
+        self.assertIs(result["updates_in_step"], True)
         self.assertEqual(len(result["step_seconds"]), 2)
         for i, seconds in enumerate(result["step_seconds"]):
             self.assertGreaterEqual(seconds,
@@ -76,10 +77,18 @@ class BenchTrainTest(TrainingTest):
     def test_parts_and_text(self):
         tables = self.bench(STEM, "--train=tables")
         self.assertEqual(tables["plan"]["memory"]["masters"], 0)
-        done = stem_run("bench", DENSE, "--train", "--repeat=1", "--batch=1",
-                        "--ctx=8")
-        for word in "forward and backward", "matrix rate", "planned":
-            self.assertIn(word, done.stdout)
+        self.assertFalse(tables["updates_in_step"])
+        for options, words in (
+                ([DENSE, "--train"],
+                 ["tokens/s: forward, backward and AdamW ",
+                  ", packing weights ", "in forward, backward and AdamW "]),
+                ([STEM, "--train=tables"],
+                 ["tokens/s: forward and backward ", ", optimizer ",
+                  "in forward and backward "])):
+            done = stem_run("bench", *options, "--repeat=1", "--batch=1",
+                            "--ctx=8")
+            for word in *words, "% of the matrix rate", "planned":
+                self.assertIn(word, done.stdout)
 
     def test_refused(self):
         for options, status, words in (
@@ -170,6 +179,7 @@ class DriverTest(TrainingTest):
             self.assertEqual(status, 0)
             for one in tiny:
                 self.assertIn(f"| {one.name} |", text)
+            self.assertIn("| rows | packing weights |", text)
         finally:
             c.CONFIGURATIONS[:] = before
 

@@ -191,7 +191,7 @@ void TrainingBench::measureAsAsked() {
     takeStep();
 }
 
-/// Of the rate, without what the optimizers took.
+/// Of the rate, in the time that StepSeconds::dense and rows leave.
 double TrainingBench::share(double rate) const {
   std::vector<double> rest;
   for (size_t i = 0; i < seconds.step.size(); ++i)
@@ -229,6 +229,7 @@ Json TrainingBench::result() const {
                {"threads", report.threads},
                {"sequences", shape.rows},
                {"length", shape.length},
+               {"updates_in_step", step->updatesParameters()},
                {"step_seconds", seconds.step},
                {"compute_seconds", seconds.compute},
                {"dense_optimizer_seconds", seconds.dense},
@@ -262,15 +263,19 @@ void TrainingBench::print() const {
                                       : arguments.config.string(),
              dtypeConfigName(report.dtype), report.isa, report.threads,
              shape.rows, shape.length);
-  fmt::print("  step     {:.1f} ms, {:.0f} tokens/s: forward and backward "
-             "{:.1f}, optimizer {:.1f}, rows {:.1f}\n",
+  const bool updates = step->updatesParameters();
+  const char *work =
+      updates ? "forward, backward and AdamW" : "forward and backward";
+  fmt::print("  step     {:.1f} ms, {:.0f} tokens/s: {} {:.1f}, {} {:.1f}, "
+             "rows {:.1f}\n",
              milliseconds(seconds.step),
-             double(shape.tokens()) / median(seconds.step),
-             milliseconds(seconds.compute), milliseconds(seconds.dense),
-             milliseconds(seconds.rows));
-  fmt::print("  FLOPs    without the optimizers {:.0f} % of the matrix rate "
-             "{:.1f} GFLOP/s, {:.0f} % of a large product's {:.1f}\n",
-             100 * share(matrixRate), matrixRate / 1e9,
+             double(shape.tokens()) / median(seconds.step), work,
+             milliseconds(seconds.compute),
+             updates ? "packing weights" : "optimizer",
+             milliseconds(seconds.dense), milliseconds(seconds.rows));
+  fmt::print("  FLOPs    in {} {:.0f} % of the matrix rate {:.1f} GFLOP/s, "
+             "{:.0f} % of a large product's {:.1f}\n",
+             work, 100 * share(matrixRate), matrixRate / 1e9,
              100 * share(productRate), productRate / 1e9);
   fmt::print("  compile  {} cold; first step after {}\n",
              formatSeconds(report.compileSeconds),

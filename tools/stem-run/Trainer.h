@@ -48,9 +48,13 @@ TrainerMemory trainerMemory(const TrainingStep &step,
 
 /// Where the time of a step went; the rest is the norm of the gradient.
 struct StepSeconds {
-  double compute = 0; ///< forward and backward, and sums over micro-batches
-  double dense = 0;   ///< AdamW, and its weights in the form that is executed
-  double rows = 0;    ///< row optimizers, and rows that are caught up
+  /// Forward and backward, sums over micro-batches, and AdamW on dense weights
+  /// where the step updates them.
+  double compute = 0;
+  /// AdamW where the step does not, and the weights in the form that is
+  /// executed.
+  double dense = 0;
+  double rows = 0; ///< row optimizers, and rows that are caught up
 };
 
 /// What an optimizer step did.
