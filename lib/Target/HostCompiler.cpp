@@ -86,10 +86,15 @@ std::string describe(const std::optional<TrainedFunction> &trained) {
   return text;
 }
 
-void addTraining(OpPassManager &manager, const TrainedFunction &trained) {
+void addTraining(OpPassManager &manager, const TrainedFunction &trained,
+                 std::vector<std::string> &warnings) {
   TrainingPipelineOptions options;
   options.function = trained.name;
   options.residualBudget = trained.residualBudget;
+  if (trained.describeExcess)
+    options.onExcess = [&](int64_t bytes) {
+      warnings.push_back(trained.describeExcess(bytes));
+    };
   options.tokens = trained.tokens;
   options.optimizer = trained.optimizer.has_value();
   if (const auto &optimizer = trained.optimizer) {
@@ -128,7 +133,7 @@ public:
         });
     runPhase(Phase::Graph, [&](OpPassManager &manager) {
       if (options.trained)
-        addTraining(manager, *options.trained);
+        addTraining(manager, *options.trained, warnings);
       buildGraphPipeline(manager);
     });
     runPhase(Phase::Schedule, buildSchedulePipeline);

@@ -67,7 +67,7 @@ void stem::buildTrainingPipeline(OpPassManager &manager,
   StemRecomputePassOptions recompute;
   recompute.budget = options.residualBudget;
   recompute.tokens = options.tokens;
-  manager.addPass(createStemRecomputePass(recompute));
+  manager.addPass(createStemRecomputePass(recompute, options.onExcess));
   manager.addPass(createStemUnpairRowGradientsPass());
   manager.addNestedPass<func::FuncOp>(createStemDecomposeGradientsPass());
   // Cotangents that nothing reads, of what is frozen, take no weight backwards.

@@ -77,6 +77,9 @@ std::optional<unsigned> residualOperand(OpResult result,
 
 struct RecomputePass : public stem::impl::StemRecomputePassBase<RecomputePass> {
   using Base::Base;
+  RecomputePass(const StemRecomputePassOptions &options,
+                std::function<void(int64_t)> onExcess)
+      : Base(options), onExcess(std::move(onExcess)) {}
 
   LogicalResult initialize(MLIRContext *context) override {
     if (tokens >= 1 && budget >= 0)
@@ -100,6 +103,8 @@ struct RecomputePass : public stem::impl::StemRecomputePassBase<RecomputePass> {
   }
 
 private:
+  std::function<void(int64_t)> onExcess;
+
   SmallVector<FunctionPair> findPairs() {
     SymbolTable symbols(getOperation());
     llvm::MapVector<func::FuncOp, SmallVector<func::CallOp>> calls;
@@ -264,7 +269,11 @@ private:
         << remark::metric("RecomputedBytes", again)
         << remark::metric("RecomputedValues", count)
         << remark::metric("Flops", flops);
-    if (budget > 0 && kept > budget)
+    if (budget == 0 || kept <= budget)
+      return;
+    if (onExcess)
+      onExcess(kept);
+    else
       getOperation().emitWarning()
           << "residuals of " << static_cast<int64_t>(tokens) << " tokens take "
           << kept << " bytes where stem-budget is "
@@ -374,3 +383,9 @@ private:
 };
 
 } // namespace
+
+std::unique_ptr<Pass>
+stem::createStemRecomputePass(const StemRecomputePassOptions &options,
+                              std::function<void(int64_t)> onExcess) {
+  return std::make_unique<RecomputePass>(options, std::move(onExcess));
+}

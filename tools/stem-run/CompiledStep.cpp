@@ -54,6 +54,14 @@ double sumOf(std::span<const float> values) {
 
 } // namespace
 
+std::string stem::budgetWarning(int64_t budget, int64_t tokens, int64_t bytes) {
+  return fmt::format(
+      "--recompute-budget={0}: {2} bytes of a batch of {1} tokens, in tiles, "
+      "are kept for the backward pass, with all computed again that can be; "
+      "give --recompute-budget={2}, or a smaller batch",
+      budget, tokens, bytes);
+}
+
 CompiledStep::CompiledStep(const Checkpoint &checkpoint,
                            const TrainingStepOptions &options)
     : checkpoint(checkpoint), runner(checkpoint, options.engine),
@@ -78,6 +86,10 @@ CompiledStep::CompiledStep(const Checkpoint &checkpoint,
 
 void CompiledStep::compile(const TrainingStepOptions &options) {
   const std::set<std::string> trained = trainedKeys(checkpoint, options.train);
+  const int64_t budget = options.residualBudget,
+                budgetTokens = options.residualTokens > 0
+                                   ? options.residualTokens
+                                   : tokensInTiles(options);
   runner.compile(
       [&](mlir::MLIRContext &context, const GraphOptions &graphOptions) {
         GraphOptions graph = graphOptions;
@@ -94,9 +106,10 @@ void CompiledStep::compile(const TrainingStepOptions &options) {
         freezeOthers(*module, trained);
         return module;
       },
-      TrainedFunction{"loss", options.optimizer, options.residualBudget,
-                      options.residualTokens > 0 ? options.residualTokens
-                                                 : tokensInTiles(options)});
+      TrainedFunction{"loss", options.optimizer, budget, budgetTokens,
+                      [=](int64_t bytes) {
+                        return budgetWarning(budget, budgetTokens, bytes);
+                      }});
 }
 
 /// Outputs with a key are gradients, states those of parameters that the step

@@ -17,6 +17,10 @@
 
 namespace stem {
 
+/// What a user is told of a --recompute-budget where a batch of `tokens` keeps
+/// `bytes` at least.
+std::string budgetWarning(int64_t budget, int64_t tokens, int64_t bytes);
+
 /// The entries `loss` and `loss_vjp` of a model (see buildModelGraph and
 /// stem-autodiff), what they read and where they write.
 class CompiledStep : public TrainingStep {

@@ -15,6 +15,7 @@
 #include "mlir/IR/DialectRegistry.h"
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -37,6 +38,9 @@ struct TrainedFunction {
   /// stem-recompute; 0: any.
   int64_t residualBudget = 0;
   int64_t tokens = 1;
+  /// What to warn of when so many bytes are kept at least, more than the
+  /// budget; empty: the pass's own words.
+  std::function<std::string(int64_t)> describeExcess = nullptr;
 };
 
 struct HostCompileOptions {

@@ -13,6 +13,9 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"
 
+#include <functional>
+#include <memory>
+
 namespace stem {
 
 #define GEN_PASS_DECL
@@ -20,6 +23,12 @@ namespace stem {
 
 #define GEN_PASS_REGISTRATION
 #include "stem/Transforms/Passes.h.inc"
+
+/// Where the budget cannot be met, `onExcess` gets the bytes that are kept, in
+/// place of a warning in the pass's own words.
+std::unique_ptr<mlir::Pass>
+createStemRecomputePass(const StemRecomputePassOptions &options,
+                        std::function<void(int64_t)> onExcess);
 
 } // namespace stem
 

@@ -103,6 +103,8 @@ struct TrainingPipelineOptions
       *this, "stem-budget",
       llvm::cl::desc("Bytes that residuals of a step may take; 0: any"),
       llvm::cl::init(0)};
+  /// Of createStemRecomputePass; no option of a command line.
+  std::function<void(int64_t)> onExcess;
   Option<int64_t> tokens{*this, "stem-tokens",
                          llvm::cl::desc("Tokens of a step, for the budget"),
                          llvm::cl::init(1)};

@@ -67,6 +67,30 @@ func.func @product(%x: tensor<8x8xf32>) -> tensor<8x8xf32> attributes {stem.entr
   return %0 : tensor<8x8xf32>
 })";
 
+/// The result of a call is kept for the backward pass.
+constexpr const char *kLoss = R"(
+stem.param @embed = "embed" : tensor<96x32xf32>
+stem.param @w = "w" : tensor<32x32xf32>
+func.func private @inner(%x: tensor<?x32xf32>) -> tensor<?x32xf32> {
+  %0 = stem.silu %x : tensor<?x32xf32> -> tensor<?x32xf32>
+  return %0 : tensor<?x32xf32>
+}
+func.func private @layer(%x: tensor<?x32xf32>, %w: tensor<32x32xf32>) -> tensor<?x32xf32> {
+  %l = stem.linear %x, %w : tensor<?x32xf32>, tensor<32x32xf32> -> tensor<?x32xf32>
+  %i = call @inner(%l) : (tensor<?x32xf32>) -> tensor<?x32xf32>
+  %y = arith.mulf %i, %x : tensor<?x32xf32>
+  return %y : tensor<?x32xf32>
+}
+func.func @loss(%ids: tensor<?xi32> {stem.name = "ids", stem.rows = "tokens", stem.id_bound = 96 : i64, stem.role = "ids"}, %labels: tensor<?xi32> {stem.name = "labels", stem.rows = "tokens", stem.label_bound = 96 : i64}, %out: tensor<?xf32> {stem.name = "nll", stem.output, stem.rows = "tokens"}) -> tensor<?xf32> attributes {stem.entry, stem.tile = 64 : i64} {
+  %e = stem.param_load @embed : tensor<96x32xf32>
+  %w = stem.param_load @w : tensor<32x32xf32>
+  %x = stem.embedding %ids, %e : tensor<?xi32>, tensor<96x32xf32> -> tensor<?x32xf32>
+  %y = call @layer(%x, %w) : (tensor<?x32xf32>, tensor<32x32xf32>) -> tensor<?x32xf32>
+  %n = stem.cross_entropy %y, %e, %labels : tensor<?x32xf32>, tensor<96x32xf32>, tensor<?xi32> -> tensor<?xf32>
+  return %n : tensor<?xf32>
+}
+)";
+
 /// A variable of the environment, for as long as this lives.
 class Variable {
 public:
@@ -171,6 +195,18 @@ TEST_F(HostCompilerTest, WarningsOfPasses) {
     ASSERT_FALSE(result.warnings.empty());
     EXPECT_EQ(result.warnings[0], "an odd constant");
   }
+}
+
+/// The caller gets the bytes. Only a call within a layer is not computed again;
+/// later phases refuse it.
+TEST_F(HostCompilerTest, BudgetThatIsNotMet) {
+  int64_t kept = 0;
+  options.trained = TrainedFunction{"loss", {}, 1, 64, [&](int64_t bytes) {
+                                      kept = bytes;
+                                      return std::string("over the budget");
+                                    }};
+  EXPECT_ERROR(compile(kLoss), "failed in the schedule phase");
+  EXPECT_EQ(kept, 8192);
 }
 
 TEST_F(HostCompilerTest, NoLinker) {

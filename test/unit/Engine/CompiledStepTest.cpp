@@ -166,6 +166,14 @@ TEST_P(CompiledStepTest, ABudgetIsForTiles) {
   EXPECT_LT(activations(*half), activations(*step));
 }
 
+/// All that the layers of these models keep can be computed again.
+TEST(CompiledStep, NamesTheBudgetThatCanBeMet) {
+  EXPECT_EQ(budgetWarning(1000, 256, 9216),
+            "--recompute-budget=1000: 9216 bytes of a batch of 256 tokens, in "
+            "tiles, are kept for the backward pass, with all computed again "
+            "that can be; give --recompute-budget=9216, or a smaller batch");
+}
+
 } // namespace
 
 INSTANTIATE_TEST_SUITE_P(
