@@ -112,6 +112,36 @@ class TrainTest(TrainingTest):
             stem_run(*common, f"--out={outs[name]}", f"--table-lr={flag}")
         self.assertEqual(contents(outs["factor"]), contents(outs["rate"]))
 
+    def test_epsilon_final_rate_and_decay_of_tables(self):
+        """An epsilon that makes a step as small as its gradient, which is no
+        more than 0.01, beside a decay of tables alone, at rates that end
+        above zero."""
+        out, batch = self.path("out"), self.batch()
+        result = stem_json("train", STEM, f"--batch-ids={batch}",
+                           "--steps=4", "--lr=1e-2", "--schedule=linear",
+                           "--final-lr=0.5", "--eps=1", "--weight-decay=0",
+                           "--table-weight-decay=5", "--clip=0.01",
+                           "--row-optimizer=exact", f"--out={out}")
+        for option, value in (("--eps", 1), ("--final-lr", 0.5),
+                              ("--weight-decay", 0),
+                              ("--table-weight-decay", 5)):
+            self.assertEqual(result["options"][option], value, option)
+        rates = [line["lr"] for _, line in sorted(metrics(out).items())]
+        for rate, share in zip(rates, (1, 0.875, 0.75, 0.625), strict=True):
+            self.assertAlmostEqual(rate, share * 1e-2)
+        left = math.prod(1 - 5 * rate for rate in rates)
+        ids = set(read_tensors(batch)["input_ids"].values)
+        before, after = model_tensors(STEM), model_tensors(out)
+        for name, tensor in before.items():
+            factor = left if name in TABLES else 1
+            width = tensor.shape[-1]
+            for i, (old, new) in enumerate(zip(
+                    tensor.floats(), after[name].floats(), strict=True)):
+                is_still = name in TABLES and i // width not in ids
+                self.assertAlmostEqual(
+                    new, factor * old, msg=name,
+                    delta=1e-6 if is_still else 0.01 * sum(rates) + 1e-6)
+
     # ---- What it reports ----
 
     def test_learns_a_text(self):
