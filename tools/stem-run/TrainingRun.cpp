@@ -167,8 +167,9 @@ void TrainingRun::fitData() {
 }
 
 void TrainingRun::checkPresence() {
-  if (rowIds.empty())
-    return;
+  rowsPresent = static_cast<int64_t>(rowIds.size());
+  if (arguments.rowList.empty())
+    return; // none, or those of the data
   std::vector<int32_t> present;
   std::ranges::set_intersection(data->presentIds(), rowIds,
                                 std::back_inserter(present));
