@@ -19,8 +19,10 @@ def seconds(values):
 
 
 def ratio(result):
-    low, high = result["ratio"]["interval"]
-    return f"{result['ratio']['median']:.2f} ({low:.2f} to {high:.2f})"
+    # Few pairs have none.
+    ends = result["ratio"]["interval"]
+    return f"{result['ratio']['median']:.2f}" + (
+        f" ({ends[0]:.2f} to {ends[1]:.2f})" if ends else "")
 
 
 def flops(end):
