@@ -224,7 +224,7 @@ public:
       ids[i] = idOf(i);
       rowIndex[i] = static_cast<int32_t>(i);
     }
-    throwIfFailed(context, stem_table_store_create(context, &store));
+    throwIfFailed(context, stem_table_store_create(context, nullptr, &store));
     if (!kind.isDense) {
       stem_table_options options = {};
       options.struct_size = sizeof(options);

@@ -239,6 +239,7 @@ typedef struct stem_table_options {
 typedef struct stem_table_store_options {
   uint64_t struct_size;
   int64_t staging_bytes;  /* for rows of files, see stem_table_staging_bytes */
+  int64_t cache_ids;      /* whose rows, of all tables in files, are kept */
   int32_t reader_threads; /* that read them; 0: none, await reads */
 } stem_table_store_options;
 
@@ -251,6 +252,9 @@ typedef struct stem_table_statistics {
   uint64_t stall_nanoseconds;
   uint64_t bytes_resident;
   uint64_t bytes_in_files;
+  uint64_t rows_read;   /* from files */
+  uint64_t rows_cached; /* that were wanted of files and had been kept */
+  uint64_t evictions;   /* of ids */
 } stem_table_statistics;
 
 /* Bytes of staging that a ticket of `rows` different rows takes. */

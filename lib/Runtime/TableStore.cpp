@@ -14,6 +14,7 @@
 
 #include "ContextImpl.h"
 #include "HandleShapes.h"
+#include "HotCache.h"
 #include "RowFile.h"
 #include "RowReader.h"
 #include "StagingPool.h"
@@ -32,6 +33,7 @@ struct stem_table_plan {
   std::vector<int32_t> ids;     /* as planned */
   std::vector<int32_t> unique;  /* in order of first use */
   std::vector<int32_t> inverse; /* ids[t] == unique[inverse[t]] */
+  std::vector<int32_t> slots;   /* of the unique ids in the hot cache, or -1 */
   int64_t largestAt = 0;        /* position of the largest id */
 };
 
@@ -46,7 +48,9 @@ struct Table {
   char *data; /* null: in `file` */
   std::string name;
   RowFile file = {};
-  int64_t offset = 0; /* of the first row in `file` */
+  int64_t offset = 0;            /* of the first row in `file` */
+  Arena kept = {};               /* the rows of the cache's slots */
+  std::vector<bool> isKept = {}; /* of slots: the row of the owner is there */
 
   int64_t rowBytes() const { return columns * elementBytes(dtype); }
 };
@@ -56,13 +60,15 @@ struct Ticket {
   stem_table_plan *plan;
   char *staging = nullptr; /* of a table in a file: its rows in the plan */
   std::shared_ptr<RowReader::Batch> reads = nullptr;
+  std::vector<int32_t> missing = {}; /* places of the rows that are read */
 };
 
 } // namespace
 
 struct stem_table_store {
   explicit stem_table_store(const stem_table_store_options &options)
-      : staging(options.staging_bytes), reader(options.reader_threads) {}
+      : staging(options.staging_bytes), cacheIds(options.cache_ids),
+        reader(options.reader_threads) {}
 
   /// Nothing reads into staging that another ticket may get.
   void end(const Ticket &ticket) {
@@ -72,7 +78,15 @@ struct stem_table_store {
       staging.giveBack(ticket.staging);
   }
 
+  void forgetCache() {
+    cache = HotCache();
+    for (Table &table : tables)
+      std::fill(table.isKept.begin(), table.isKept.end(), false);
+  }
+
   StagingPool staging;
+  int64_t cacheIds;
+  HotCache cache; ///< of ids; made with the first plan
   RowReader reader;
   std::vector<Table> tables;
   /// The table with the most rows bounds the ids of a plan.
@@ -173,18 +187,76 @@ stem_status openFile(stem_context *context, const stem_table_options &options,
   return STEM_OK;
 }
 
-/// Reads of the plan's rows into staging, in the order of the plan.
-std::vector<RowRead> readsOf(const Table &table, const stem_table_plan &plan,
-                             char *staging) {
+char *keptRow(const Table &table, int32_t slot) {
+  return static_cast<char *>(table.kept.data()) + slot * table.rowBytes();
+}
+
+/// The slot for the row of unique id number `place`; -1 where there is none, or
+/// no more: a later id may have taken it.
+int32_t slotOf(const stem_table_store &store, const Table &table,
+               const stem_table_plan &plan, size_t place) {
+  if (plan.slots.empty())
+    return -1;
+  const int32_t slot = plan.slots[place];
+  const bool isThere = slot < int64_t(table.isKept.size()) &&
+                       slot < store.cache.capacity() &&
+                       store.cache.owner(slot) == plan.unique[place];
+  return isThere ? slot : -1;
+}
+
+/// Gives each unique id of the plan its slot. An id that takes another's slot
+/// finds no rows there.
+void useCache(stem_table_store &store, stem_table_plan &plan) {
+  if (store.cacheIds == 0)
+    return;
+  if (store.cache.capacity() == 0) {
+    const int64_t ids = store.tables[store.largest].rows;
+    store.cache = HotCache(std::min(store.cacheIds, ids), ids);
+  }
+  for (int32_t id : plan.unique) {
+    const HotCache::Place place = store.cache.use(id);
+    plan.slots.push_back(place.slot);
+    for (Table &table : store.tables)
+      if (place.isNew && place.slot < int64_t(table.isKept.size()))
+        table.isKept[place.slot] = false;
+  }
+  store.statistics.evictions = store.cache.evictions();
+}
+
+/// Takes the plan's rows from the cache, and lists those to be read.
+std::vector<RowRead> fillFromCache(stem_table_store &store, Ticket &ticket) {
+  const Table &table = store.tables[ticket.table];
+  const stem_table_plan &plan = *ticket.plan;
   const int64_t bytes = table.rowBytes();
   std::vector<RowRead> reads;
-  reads.reserve(plan.unique.size());
-  for (int32_t id : plan.unique) {
-    reads.push_back(
-        {table.file.handle(), table.offset + id * bytes, bytes, staging});
-    staging += bytes;
+  for (size_t i = 0; i < plan.unique.size(); ++i) {
+    char *to = ticket.staging + int64_t(i) * bytes;
+    const int32_t slot = slotOf(store, table, plan, i);
+    if (slot >= 0 && table.isKept[slot]) {
+      std::memcpy(to, keptRow(table, slot), bytes);
+      continue;
+    }
+    ticket.missing.push_back(int32_t(i));
+    reads.push_back({table.file.handle(), table.offset + plan.unique[i] * bytes,
+                     bytes, to});
   }
+  store.statistics.rows_read += reads.size();
+  store.statistics.rows_cached += plan.unique.size() - reads.size();
+  store.statistics.bytes_moved += int64_t(reads.size()) * bytes;
   return reads;
+}
+
+/// Keeps what was read for ids that have a slot.
+void keepRows(stem_table_store &store, const Ticket &ticket) {
+  Table &table = store.tables[ticket.table];
+  const int64_t bytes = table.rowBytes();
+  for (int32_t place : ticket.missing) {
+    const int32_t slot = slotOf(store, table, *ticket.plan, place);
+    if (slot < 0 || table.isKept[slot])
+      continue;
+    std::memcpy(keptRow(table, slot), ticket.staging + place * bytes, bytes);
+    table.isKept[slot] = true;
+  }
 }
 
 stem_status startReads(stem_context *context, stem_table_store &store,
@@ -205,9 +277,7 @@ stem_status startReads(stem_context *context, stem_table_store &store,
                   "step: {} of {} bytes are taken by other tables",
                   table.name, bytes, rows, store.staging.taken(),
                   store.staging.size());
-  ticket.reads =
-      store.reader.start(readsOf(table, *ticket.plan, ticket.staging));
-  store.statistics.bytes_moved += rows * table.rowBytes();
+  ticket.reads = store.reader.start(fillFromCache(store, ticket));
   return STEM_OK;
 }
 
@@ -222,10 +292,12 @@ stem_status finishReads(stem_context *context, stem_table_store &store,
         std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin)
             .count();
   }
-  if (!outcome.failure)
+  if (!outcome.failure) {
+    keepRows(store, ticket);
     return STEM_OK;
+  }
   const Table &table = store.tables[ticket.table];
-  const int32_t id = ticket.plan->unique[outcome.failure->read];
+  const int32_t id = ticket.plan->unique[ticket.missing[outcome.failure->read]];
   return report(context, STEM_IO_ERROR,
                 "table '{}': row {} at byte {} of {} cannot be read: {}",
                 table.name, id, table.offset + id * table.rowBytes(),
@@ -288,12 +360,14 @@ stem_status stem_table_store_create(stem_context *context,
         return status;
       used = *options;
     }
-    if (used.staging_bytes < 0 || used.reader_threads < 0 ||
-        used.reader_threads > kMostReaders)
+    if (used.staging_bytes < 0 || used.cache_ids < 0 ||
+        used.reader_threads < 0 || used.reader_threads > kMostReaders)
       return report(context, STEM_INVALID_ARGUMENT,
-                    "stem_table_store_create: {} bytes of staging and {} "
-                    "threads that read: wanted 0 or more, and 0 to {}",
-                    used.staging_bytes, used.reader_threads, kMostReaders);
+                    "stem_table_store_create: {} bytes of staging, {} ids in "
+                    "the cache and {} threads that read: wanted 0 or more, and "
+                    "0 to {} threads",
+                    used.staging_bytes, used.cache_ids, used.reader_threads,
+                    kMostReaders);
     *out_store = new stem_table_store(used);
     return STEM_OK;
   });
@@ -328,9 +402,13 @@ stem_status stem_table_open(stem_context *context, stem_table_store *store,
     Table table = {options->rows,  options->columns,
                    options->dtype, options->writable != 0,
                    data,           std::move(name)};
-    if (!data)
+    if (!data) {
       if (stem_status status = openFile(context, *options, table))
         return status;
+      const int64_t slots = std::min(store->cacheIds, table.rows);
+      table.kept = Arena(slots * table.rowBytes(), "rows that are kept");
+      table.isKept.resize(slots);
+    }
     if (options->rows > int64_t(store->epochs.size())) {
       store->places.resize(options->rows);
       store->epochs.resize(options->rows);
@@ -338,8 +416,10 @@ stem_status stem_table_open(stem_context *context, stem_table_store *store,
     (data ? store->statistics.bytes_resident
           : store->statistics.bytes_in_files) += table.rows * table.rowBytes();
     store->tables.push_back(std::move(table));
-    if (options->rows > store->tables[store->largest].rows)
+    if (options->rows > store->tables[store->largest].rows) {
       store->largest = int64_t(store->tables.size()) - 1;
+      store->forgetCache(); // it knows the ids of the tables before
+    }
     return STEM_OK;
   });
 }
@@ -370,6 +450,7 @@ stem_status stem_table_make_plan(stem_context *context, stem_table_store *store,
     }
     plan->inverse.reserve(count);
     deduplicate(*store, *plan);
+    useCache(*store, *plan);
     stem_table_plan *key = plan.get();
     store->statistics.lookups += count;
     store->statistics.unique_rows += plan->unique.size();

@@ -34,9 +34,15 @@ class TablePlacementTest(ModelTest):
             return file.read(), result["engine"]
 
     def check_same(self, model, *options):
-        (resident, kept), (read, staged) = (
-            self.logits(model, place, *options) for place in PLACES)
-        self.assertEqual(resident, read)
+        resident, kept = self.logits(model, "resident", *options)
+        for rows in ("0", "1", "7", "1%", "10%", "100%"):
+            read, staged = self.logits(model, "file", f"--cache-rows={rows}",
+                                       *options)
+            self.assertEqual(resident, read, rows)
+            if rows == "0":
+                self.check_figures(model, kept, staged)
+
+    def check_figures(self, model, kept, staged):
         self.assertEqual(kept["plan"]["tables"],
                          staged["plan"]["tables_in_files"])
         self.assertGreater(kept["plan"]["tables"], 0)
@@ -49,14 +55,15 @@ class TablePlacementTest(ModelTest):
         rows_of_an_id = lookups["bytes_in_files"] // vocabulary
         self.assertEqual(lookups["bytes_read"],
                          lookups["different_ids"] * rows_of_an_id)
+        self.assertEqual(lookups["rows_cached"], 0)
         self.assertLess(lookups["different_ids"], lookups["ids"])
 
     def test_logits(self):
-        for row_type in ("f32", "bf16", "f16"):
+        for row_type, dtype in (("f32", "f32"), ("bf16", "bf16"),
+                                ("f16", "bf16")):
             model = self.stem(row_type, f"--row-dtype={row_type}")
-            for dtype in ("f32", "bf16"):
-                with self.subTest(rows=row_type, dtype=dtype):
-                    self.check_same(model, f"--dtype={dtype}")
+            with self.subTest(rows=row_type, dtype=dtype):
+                self.check_same(model, f"--dtype={dtype}")
 
     def test_golden(self):
         self.check_same(os.path.join(GOLDEN, "stem_llama"))
@@ -88,6 +95,28 @@ class TablePlacementTest(ModelTest):
         self.assertEqual(dense["lookups"]["bytes_in_files"], 0)
         self.assertGreater(stem["lookups"]["bytes_read"], 0)
 
+    def test_rows_are_kept(self):
+        model = self.stem()
+        def lookups(*options):
+            return stem_json("generate", model, "--prompt=the", "-n", "60",
+                             "--tables=file", "--ignore-end",
+                             *options)["engine"]
+        none, some, all_ids = (lookups(f"--cache-rows={rows}")
+                               for rows in ("0", "5", "100%"))
+        uses = none["lookups"]["rows_read"]
+        self.assertEqual(none["plan"]["kept"], 0)
+        self.assertGreater(some["plan"]["kept"], 0)
+        self.assertEqual(all_ids["plan"]["kept"],
+                         all_ids["plan"]["tables_in_files"])
+        self.assertEqual(all_ids["lookups"]["evictions"], 0)
+        self.assertEqual(none["lookups"]["rows_cached"], 0)
+        for engine in (some, all_ids):
+            seen = engine["lookups"]
+            self.assertEqual(seen["rows_read"] + seen["rows_cached"], uses)
+        self.assertGreaterEqual(all_ids["lookups"]["rows_cached"],
+                                some["lookups"]["rows_cached"])
+        self.assertGreater(all_ids["lookups"]["rows_cached"], 0)
+
     def test_says_what_it_read(self):
         model = self.stem()
         for place, wanted in zip(PLACES, (False, True)):
@@ -112,6 +141,13 @@ class TablePlacementTest(ModelTest):
         self.assert_fails(["--tables", "nowhere"], "eval", model,
                           "--input-ids=x", "--logits-out=y",
                           "--tables=nowhere", status=2)
+        for rows in ("-1", "1.5", "101%", "nan", "%"):
+            self.assert_fails([f"--cache-rows={rows}: wanted a number of ids"],
+                              "generate", model, "--prompt=the",
+                              "--tables=file", f"--cache-rows={rows}",
+                              status=2)
+        self.assert_fails(["--cache-rows", "--tables"], "generate", model,
+                          "--prompt=the", "--cache-rows=5", status=2)
         self.assert_fails(["--train", "--tables"], "bench", model, "--train",
                           "--tables=file", status=2)
 

@@ -439,7 +439,7 @@ void stem::addBenchCommand(CLI::App &app) {
   command->add_flag("--paced", arguments->paced,
                     "Measure when a line on standard input says so");
   addTrainingBenchOptions(*command, *training);
-  CLI::Option *tables = addTablePlacementOption(*command, arguments->compile);
+  CLI::Option *tables = addTablePlacementOptions(*command, arguments->compile);
   command->get_option("--train")->excludes(prompt)->excludes(decode)->excludes(
       tables);
   addCompileOptions(*command, arguments->compile);

@@ -199,15 +199,43 @@ void stem::addComputeOptions(CLI::App &command, CompileArguments &arguments) {
       ->group(group);
 }
 
-CLI::Option *stem::addTablePlacementOption(CLI::App &command,
-                                           CompileArguments &arguments) {
-  return command
-      .add_option("--tables", arguments.tables,
-                  "Where tables lie: resident (default), in memory, or file, "
-                  "in the model's files, of which the rows of a step are read "
-                  "while it runs")
-      ->check(CLI::IsMember({"resident", "file"}))
-      ->type_name("PLACE");
+CLI::Option *stem::addTablePlacementOptions(CLI::App &command,
+                                            CompileArguments &arguments) {
+  CLI::Option *tables =
+      command
+          .add_option("--tables", arguments.tables,
+                      "Where tables lie: resident (default), in memory, or "
+                      "file, in the model's files, of which the rows of a step "
+                      "are read while it runs")
+          ->check(CLI::IsMember({"resident", "file"}))
+          ->type_name("PLACE");
+  command
+      .add_option("--cache-rows", arguments.cacheRows,
+                  "With --tables=file: ids whose rows are kept in memory, a "
+                  "number or a share of the vocabulary (default: 5%)")
+      ->needs(tables)
+      ->type_name("N|P%");
+  return tables;
+}
+
+/// Below 1: a share of the vocabulary.
+static double parseCacheRows(const std::string &text) {
+  const bool isShare = text.ends_with('%');
+  const std::string number = text.substr(0, text.size() - isShare);
+  const std::optional<double> value = readFinite(number);
+  const bool isGood =
+      value && *value >= 0 &&
+      (isShare ? *value <= 100
+               : *value <= INT32_MAX && *value == std::floor(*value));
+  if (!isGood)
+    throw UsageError(fmt::format(
+        "--cache-rows={}: wanted a number of ids, 0 or more, or a share of the "
+        "vocabulary from 0% to 100%",
+        text));
+  if (!isShare)
+    return *value;
+  // All ids are more than any share of them.
+  return *value == 100 ? double(INT32_MAX) : *value / 100;
 }
 
 stem_isa stem::parseIsa(const std::string &name) {
@@ -231,6 +259,7 @@ EngineOptions stem::engineOptions(const CompileArguments &arguments) {
   options.useCache = !arguments.noCompileCache;
   options.tables = arguments.tables == "file" ? TablePlacement::File
                                               : TablePlacement::Resident;
+  options.cacheRows = parseCacheRows(arguments.cacheRows);
   options.onPlan = [](const std::string &plan) { printStderr("{}\n", plan); };
   return options;
 }
@@ -257,12 +286,14 @@ void stem::printTableUse(const Engine &engine) {
   const stem_table_statistics use = engine.tableStatistics();
   if (use.bytes_in_files == 0)
     return;
-  printStderr("tables: {} in files; {} read for {} ids, {} of them different "
-              "within their step; {} waits, {} in all\n",
-              formatBytes(static_cast<double>(use.bytes_in_files)),
-              formatBytes(static_cast<double>(use.bytes_moved)), use.lookups,
-              use.unique_rows, use.stalls,
-              formatSeconds(1e-9 * static_cast<double>(use.stall_nanoseconds)));
+  const uint64_t rows = use.rows_read + use.rows_cached;
+  printStderr(
+      "tables: {} in files; {} rows wanted for {} ids, {:.1f} % of them "
+      "kept from before, {} read; {} waits, {} in all\n",
+      formatBytes(static_cast<double>(use.bytes_in_files)), rows, use.lookups,
+      rows ? 100 * double(use.rows_cached) / double(rows) : 0.0,
+      formatBytes(static_cast<double>(use.bytes_moved)), use.stalls,
+      formatSeconds(1e-9 * static_cast<double>(use.stall_nanoseconds)));
 }
 
 std::string stem::describeEngine(const EngineReport &report) {

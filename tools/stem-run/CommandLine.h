@@ -68,11 +68,12 @@ struct CompileArguments {
   std::filesystem::path cacheDirectory;
   bool noCompileCache = false;
   std::string tables = "resident";
+  std::string cacheRows = "5%";
 };
 
-/// --tables, where tables lie.
-CLI::Option *addTablePlacementOption(CLI::App &command,
-                                     CompileArguments &arguments);
+/// --tables, where tables lie, and --cache-rows. Gives the first.
+CLI::Option *addTablePlacementOptions(CLI::App &command,
+                                      CompileArguments &arguments);
 
 void addCompileOptions(CLI::App &command, CompileArguments &arguments);
 

@@ -119,8 +119,10 @@ std::string describePlan(const MemoryPlan &plan) {
   };
   std::string tables = bytes(plan.tables);
   if (plan.tablesInFiles > 0)
-    tables = fmt::format("in files ({}), their rows of a step {}",
-                         bytes(plan.tablesInFiles), bytes(plan.staging));
+    tables = fmt::format(
+        "in files ({}), their rows of a step {} and of {} hot ids {}",
+        bytes(plan.tablesInFiles), bytes(plan.staging), plan.keptIds,
+        bytes(plan.kept));
   return fmt::format("memory: weights {}, tables {}, key-value cache up to {}, "
                      "step arena {}, logits {}; {} in all",
                      bytes(plan.weights), tables, bytes(plan.cache),
@@ -141,6 +143,7 @@ struct Engine::Impl : EntryRunner {
 
   void compileModel(const Checkpoint &checkpoint);
   void plan();
+  int64_t keptIds() const;
   void allocate(const Checkpoint &checkpoint);
   int64_t vocabSize() const { return static_cast<int64_t>(config.vocabSize); }
   stem_kv_options modelCache() const;
@@ -166,7 +169,7 @@ struct Engine::Impl : EntryRunner {
 };
 
 int64_t MemoryPlan::total() const {
-  return sumOfBytes({weights, tables, staging, arena, cache, logits});
+  return sumOfBytes({weights, tables, staging, kept, arena, cache, logits});
 }
 
 //===----------------------------------------------------------------------===//
@@ -207,6 +210,13 @@ stem_kv_options Engine::Impl::modelCache() const {
   return kv;
 }
 
+int64_t Engine::Impl::keptIds() const {
+  const double vocab = static_cast<double>(vocabSize());
+  const double ids =
+      options.cacheRows < 1 ? options.cacheRows * vocab : options.cacheRows;
+  return static_cast<int64_t>(std::min(ids, vocab));
+}
+
 void Engine::Impl::plan() {
   // As many places as all sequences can fill.
   int64_t places = 0;
@@ -224,6 +234,9 @@ void Engine::Impl::plan() {
   report.plan.tablesInFiles = weights->tableBytesInFiles();
   report.plan.staging = weights->stagingBytes(
       std::max(options.maxStepTokens, options.maxSequences));
+  if (options.tables == TablePlacement::File)
+    report.plan.keptIds = keptIds();
+  report.plan.kept = weights->keptBytes(report.plan.keptIds);
   report.plan.arena =
       std::max({arenaBytes(*prefill, options.maxStepTokens, 1, report.threads),
                 arenaBytes(*score, options.maxStepTokens, 0, report.threads),
@@ -250,6 +263,7 @@ void Engine::Impl::allocate(const Checkpoint &checkpoint) {
   stem_table_store_options storeOptions = {};
   storeOptions.struct_size = sizeof(storeOptions);
   storeOptions.staging_bytes = report.plan.staging;
+  storeOptions.cache_ids = report.plan.keptIds;
   storeOptions.reader_threads =
       options.tables == TablePlacement::File ? kReaderThreads : 0;
   stem_table_store *newStore = nullptr;

@@ -45,6 +45,9 @@ struct EngineOptions {
   int64_t maxSequences = 1;
   int64_t maxStepTokens = kStepTokens; ///< longest prefill or score step
   TablePlacement tables = TablePlacement::Resident;
+  /// Ids whose rows are kept of tables in files; as a share of the vocabulary
+  /// where it is below 1.
+  double cacheRows = 0;
   int64_t memory = 0; ///< that the process keeps within; 0: what is available
   /// What to do where that is too little, in the words of the command's flags.
   std::string memoryAdvice =
@@ -68,7 +71,9 @@ struct MemoryPlan {
   int64_t weights = 0;
   int64_t tables = 0;        ///< in memory
   int64_t tablesInFiles = 0; ///< not part of the total
-  int64_t staging = 0;       ///< for their rows
+  int64_t staging = 0;       ///< for their rows of a step
+  int64_t kept = 0;          ///< their rows of ids that are used often
+  int64_t keptIds = 0;       ///< so many; no bytes
   int64_t arena = 0;
   int64_t cache = 0;     ///< key-value cache when every position is used
   int64_t logits = 0;    ///< a row for each sequence

@@ -275,6 +275,15 @@ int64_t EngineWeights::stagingBytes(int64_t tokens) const {
   return sum;
 }
 
+int64_t EngineWeights::keptBytes(int64_t ids) const {
+  int64_t sum = 0;
+  if (placement == TablePlacement::File)
+    for (const stem_table_info &table : tables)
+      sum = sumOfBytes(
+          {sum, tableBytesOf(table) / table.rows * std::min(ids, table.rows)});
+  return sum;
+}
+
 /// Reads table `index` into memory, or finds its place in the files.
 void EngineWeights::loadTable(size_t index, const TensorSource &source,
                               stem_context *context) {

@@ -56,6 +56,8 @@ public:
   /// In files, and what a step of `tokens` needs to read their rows into.
   int64_t tableBytesInFiles() const;
   int64_t stagingBytes(int64_t tokens) const;
+  /// What rows of so many ids take.
+  int64_t keptBytes(int64_t ids) const;
 
   /// Reads everything but the parameters of these keys, on the threads of the
   /// context; source pages are released as they are done with.

@@ -390,7 +390,7 @@ void stem::addEvalCommand(CLI::App &app) {
       ->type_name("FILE");
   command->add_flag("--force", arguments->force,
                     "Replace the file of --logits-out if it exists");
-  addTablePlacementOption(*command, arguments->compile);
+  addTablePlacementOptions(*command, arguments->compile);
   addCompileOptions(*command, arguments->compile);
   addJsonOption(*command, arguments->json);
   command->callback([arguments] { runEval(*arguments); });

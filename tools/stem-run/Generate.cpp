@@ -524,7 +524,7 @@ void stem::addGenerateCommand(CLI::App &app) {
   command->add_flag("--no-cache", arguments->noCache,
                     "Compute the whole sequence again for each token, without "
                     "the key-value cache (for tests)");
-  addTablePlacementOption(*command, arguments->compile);
+  addTablePlacementOptions(*command, arguments->compile);
   addCompileOptions(*command, arguments->compile);
   addJsonOption(*command, arguments->json);
   command->callback([command, arguments] {

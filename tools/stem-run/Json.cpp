@@ -59,6 +59,7 @@ static Json planJson(const MemoryPlan &plan) {
           {"tables", plan.tables},
           {"tables_in_files", plan.tablesInFiles},
           {"staging", plan.staging},
+          {"kept", plan.kept},
           {"arena", plan.arena},
           {"cache", plan.cache},
           {"logits", plan.logits},
@@ -70,6 +71,9 @@ static Json lookupsJson(const stem_table_statistics &lookups) {
           {"different_ids", lookups.unique_rows},
           {"bytes_in_memory", lookups.bytes_resident},
           {"bytes_in_files", lookups.bytes_in_files},
+          {"rows_read", lookups.rows_read},
+          {"rows_cached", lookups.rows_cached},
+          {"evictions", lookups.evictions},
           {"bytes_read", lookups.bytes_moved},
           {"stalls", lookups.stalls},
           {"stall_seconds", 1e-9 * double(lookups.stall_nanoseconds)}};
