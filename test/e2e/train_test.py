@@ -442,12 +442,31 @@ class TrainTest(TrainingTest):
                           f"--out={out}")
         self.assertFalse(os.path.exists(out))
 
+    def test_a_bad_shard_is_found_before_compiling(self):
+        for shard in (self.write("pointer", "version https://git-lfs.github"
+                                 ".com/spec/v1\noid sha256:0\nsize 1\n"),
+                      self.path("none")):
+            result = stem_run("train", self.small, f"--shard={shard}",
+                              "--ctx=8", "--steps=1", "--no-compile-cache",
+                              f"--out={self.path('out')}",
+                              f"--dump-ir={self.path('ir')}", check=False)
+            self.assertEqual(result.returncode, 1)
+            self.assertIn(shard, result.stderr)
+            self.assertFalse(os.path.exists(self.path("ir")))
+
+    def test_data_takes_one_file(self):
+        text = self.text()
+        self.assert_fails(["second"], "train", self.small, "--out=x",
+                          "--data", text, "second", status=2)
+
     def test_command_lines(self):
         out = f"--out={self.path('out')}"
         for part, options in [
                 ("nothing to train on", [out]),
                 ("--out is required", ["--batch-ids=x", "--steps=1"]),
                 ("--batch-ids needs --steps", [out, "--batch-ids=x"]),
+                ("--batch=1048576 of --ctx=64: a batch has at most 16777215 "
+                 "tokens", [out, "--data=x", "--batch=1048576", "--ctx=64"]),
                 ("--data does not go with --batch-ids",
                  [out, "--batch-ids=x", "--steps=1", "--data=y"]),
                 ("--betas=1,2: give two numbers",

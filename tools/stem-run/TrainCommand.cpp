@@ -73,6 +73,7 @@ void addDataOptions(CLI::App &command, TrainArguments &arguments) {
       .add_option("--data", data.files,
                   "Texts: a document each, parted by form feeds, or JSON lines "
                   "(FILE.jsonl) whose string \"text\" is a document")
+      ->allow_extra_args(false)
       ->type_name("FILE")
       ->group(group);
   command

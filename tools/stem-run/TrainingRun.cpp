@@ -7,6 +7,7 @@
 
 #include "TrainingRun.h"
 
+#include "CommandLine.h"
 #include "RandomWeights.h"
 #include "RunState.h"
 #include "TokenNames.h"
@@ -24,6 +25,10 @@
 
 using namespace stem;
 namespace fs = std::filesystem;
+
+/// Places of a step are counted in 32 bits, with room for the rest of a tile in
+/// each of its sequences.
+static constexpr int64_t kMostBatchTokens = INT32_MAX / kTrainingTile;
 
 TrainingRun::TrainingRun(TrainArguments given)
     : arguments(std::move(given)), folder(arguments.out, arguments.source(),
@@ -76,6 +81,13 @@ void TrainingRun::chooseShape() {
     checkSequenceLength(static_cast<uint64_t>(data.length),
                         checkpoint.config().maxPositions);
   }
+  int64_t tokens;
+  if (__builtin_mul_overflow(data.rows, data.length, &tokens) ||
+      tokens > kMostBatchTokens)
+    throw UsageError(fmt::format(
+        "--batch={} of --ctx={}: a batch has at most {} tokens; give a smaller "
+        "--batch with --accumulate",
+        data.rows, data.length, kMostBatchTokens));
   shape = {data.rows, data.length, arguments.trainer.accumulate};
 }
 
@@ -152,6 +164,15 @@ void TrainingRun::openData(stem_context *context) {
     options.shard = folder.training() / "tokens.safetensors";
   data = openTrainingData(checkpoint, options, context);
   printStderr("{}\n", data->description());
+}
+
+/// What is wrong with ids that are there is said before the step is compiled;
+/// texts are tokenized once the step is known to fit.
+bool TrainingRun::isDataAtHand() const {
+  const TrainingDataOptions &options = arguments.data;
+  std::error_code ignored;
+  return options.files.empty() ||
+         (!options.shard.empty() && fs::exists(options.shard, ignored));
 }
 
 void TrainingRun::fitData() {
@@ -561,6 +582,8 @@ void TrainingRun::run() {
   chooseShape();
   openRows();
   openTeacher();
+  if (!data && isDataAtHand())
+    openData(createContext(arguments.compile.threads).get());
   makeStep();
   if (!data)
     openData(step->context());

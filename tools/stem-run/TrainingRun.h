@@ -39,6 +39,7 @@ private:
   void makePlan(const BatchBound &bound);
   std::string memoryAdvice() const;
   void openData(stem_context *context);
+  bool isDataAtHand() const;
   void fitData();
   void checkPresence();
   void makeSchedule();
