@@ -43,11 +43,6 @@ int64_t elementBytes(stem_dtype products) {
   return products == STEM_BF16 ? sizeof(uint16_t) : sizeof(float);
 }
 
-int64_t heldBytes(int64_t columns, stem_dtype products) {
-  return checkedSize("the blocks of a sum of products",
-                     {heldPositions, columns, elementBytes(products)});
-}
-
 int64_t transposedBytes(int64_t n, stem_dtype products) {
   return checkedSize("the blocks of a sum of products",
                      {heldBlocks, transposedStride, n, elementBytes(products)});
@@ -71,7 +66,6 @@ T *transposedOf(const Arena &transposed, int64_t n, int64_t block) {
   return static_cast<T *>(transposed.data()) + block * n * transposedStride;
 }
 
-/// Values as the products take them.
 void convert(const float *from, int64_t count, float *to) {
   std::copy_n(from, count, to);
 }
@@ -80,6 +74,43 @@ void convert(const float *from, int64_t count, uint16_t *to) {
   std::transform(from, from + count, to, roundToBF16);
 }
 
+/// A row at an odd position of a panel of bf16: the second of a pair, the first
+/// of which is there.
+void packSecond(const uint16_t *row, int64_t columns, uint16_t *pair) {
+  for (int64_t n = 0; n < columns; ++n)
+    pair[2 * n + 1] = row[n];
+}
+
+/// Positions of some columns in the type of the products.
+template <typename T> struct ConvertedRows {
+  static constexpr int64_t most = 64;
+
+  T values[most * STEM_PANEL];
+  stem_dtype type;
+  int64_t rows, columns;
+
+  void take(const float *from, int64_t stride) {
+    for (int64_t i = 0; i < rows; ++i)
+      convert(from + i * stride, columns, values + i * STEM_PANEL);
+  }
+  /// From position `position` of the panel on.
+  void pack(T *panel, int64_t position) const {
+    int64_t first = 0;
+    if constexpr (sizeof(T) == sizeof(uint16_t))
+      if (position % 2) {
+        packSecond(values, columns, panel + (position - 1) * STEM_PANEL);
+        first = 1;
+      }
+    stem_pack_tokens(values + first * STEM_PANEL, STEM_PANEL, type,
+                     rows - first, columns,
+                     panel + (position + first) * STEM_PANEL);
+  }
+  void transpose(T *to) const {
+    stem_transpose_tokens(values, STEM_PANEL, type, rows, columns, to,
+                          transposedStride);
+  }
+};
+
 } // namespace
 
 GramSums::GramSums(stem_context *context, int64_t n, int64_t m,
@@ -87,8 +118,6 @@ GramSums::GramSums(stem_context *context, int64_t n, int64_t m,
     : context(context), n(n), m(m), products(products),
       gramTotals(totalsBytes(n, n), "the sums of a normal matrix"),
       crossTotals(totalsBytes(n, m), "the sums of a right-hand side"),
-      heldX(heldBytes(n, products), "blocks of activations"),
-      heldY(heldBytes(m, products), "blocks of targets"),
       transposed(transposedBytes(n, products), "blocks of activations"),
       packedX(packedBlocksBytes(n, products), "blocks of activations"),
       packedY(packedBlocksBytes(m, products), "blocks of targets") {}
@@ -96,8 +125,7 @@ GramSums::GramSums(stem_context *context, int64_t n, int64_t m,
 int64_t GramSums::bytes(int64_t n, int64_t m) {
   int64_t sum = 0;
   for (int64_t part :
-       {totalsBytes(n, n), totalsBytes(n, m), heldBytes(n, STEM_F32),
-        heldBytes(m, STEM_F32), transposedBytes(n, STEM_F32),
+       {totalsBytes(n, n), totalsBytes(n, m), transposedBytes(n, STEM_F32),
         packedBlocksBytes(n, STEM_F32), packedBlocksBytes(m, STEM_F32)})
     if (__builtin_add_overflow(sum, part, &sum))
       fail("the sums of {} x {} and {} x {} products have no size", n, n, n, m);
@@ -132,54 +160,46 @@ void GramSums::finish() {
   finished = true;
 }
 
+/// Brings positions into the layouts of the products, a panel a task.
 template <typename T>
 void GramSums::store(const float *x, const float *y, int64_t count) {
-  constexpr int64_t taskPositions = 32;
-  T *toX = static_cast<T *>(heldX.data()) + pending * n;
-  T *toY = static_cast<T *>(heldY.data()) + pending * m;
-  parallelFor(threadsFor(context, count * (n + m)),
-              (count - 1) / taskPositions + 1, [&](int64_t task) {
-                const int64_t first = task * taskPositions;
-                const int64_t taken = std::min(taskPositions, count - first);
-                convert(x + first * n, taken * n, toX + first * n);
-                convert(y + first * m, taken * m, toY + first * m);
+  const int64_t panelsX = panelsOf(n);
+  parallelFor(threadsFor(context, count * (n + m)), panelsX + panelsOf(m),
+              [&](int64_t task) {
+                if (task < panelsX)
+                  storePanel<T>(x, count, /*isY=*/false, task);
+                else
+                  storePanel<T>(y, count, /*isY=*/true, task - panelsX);
               });
   pending += count;
   total += count;
 }
 
-/// Brings a panel's columns into the layouts of the products.
-template <typename T> void GramSums::layOut(bool isY, int64_t panel) {
+template <typename T>
+void GramSums::storePanel(const float *rows, int64_t count, bool isY,
+                          int64_t panel) {
   const int64_t columns = isY ? m : n;
   const int64_t first = panel * STEM_PANEL;
-  const int64_t width = std::min<int64_t>(STEM_PANEL, columns - first);
-  const T *held = static_cast<const T *>((isY ? heldY : heldX).data()) + first;
-  for (int64_t start = 0; start < pending; start += blockPositions) {
-    const int64_t block = start / blockPositions;
-    const int64_t positions = std::min(blockPositions, pending - start);
-    const T *from = held + start * columns;
-    stem_pack_tokens(
-        from, columns, products, positions, width,
-        panelOf<T>(isY ? packedY : packedX, columns, block, panel));
+  ConvertedRows<T> converted;
+  converted.type = products;
+  converted.columns = std::min<int64_t>(STEM_PANEL, columns - first);
+  for (int64_t done = 0; done < count; done += converted.rows) {
+    const int64_t block = (pending + done) / blockPositions;
+    const int64_t position = (pending + done) % blockPositions;
+    converted.rows =
+        std::min({converted.most, count - done, blockPositions - position});
+    converted.take(rows + done * columns + first, columns);
+    converted.pack(panelOf<T>(isY ? packedY : packedX, columns, block, panel),
+                   position);
     if (!isY)
-      stem_transpose_tokens(from, columns, products, positions, width,
-                            transposedOf<T>(transposed, n, block) +
-                                first * transposedStride,
-                            transposedStride);
+      converted.transpose(transposedOf<T>(transposed, n, block) +
+                          first * transposedStride + position);
   }
 }
 
 void GramSums::sumBlocks() {
-  const int64_t panelsX = panelsOf(n), panels = panelsX + panelsOf(m);
-  parallelFor(context, panels, [&](int64_t task) {
-    const bool isY = task >= panelsX;
-    const int64_t panel = isY ? task - panelsX : task;
-    if (products == STEM_BF16)
-      layOut<uint16_t>(isY, panel);
-    else
-      layOut<float>(isY, panel);
-  });
   int64_t rowBlocks = (n - 1) / tileRows + 1;
+  int64_t panels = panelsOf(n) + panelsOf(m);
   // Tiles of the same rows one after the other: they share the rows of x.
   parallelFor(context, rowBlocks * panels,
               [&](int64_t task) { sumTile(task / panels, task % panels); });

@@ -50,7 +50,8 @@ public:
 private:
   template <typename T>
   void store(const float *x, const float *y, int64_t count);
-  template <typename T> void layOut(bool isY, int64_t panel);
+  template <typename T>
+  void storePanel(const float *rows, int64_t count, bool isY, int64_t panel);
   void sumBlocks();
   void sumTile(int64_t rowBlock, int64_t panel);
 
@@ -61,8 +62,7 @@ private:
   int64_t pending = 0; ///< of them, stored and not yet summed
   bool finished = false;
   Arena gramTotals, crossTotals;
-  Arena heldX, heldY; ///< positions that wait, a row each
-  /// The blocks as the products take them: x transposed, x packed, y packed.
+  /// The blocks that wait: x transposed, x packed, y packed.
   Arena transposed, packedX, packedY;
 };
 

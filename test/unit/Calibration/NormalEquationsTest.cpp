@@ -221,11 +221,11 @@ TEST(NormalEquations, WrongUse) {
 }
 
 TEST(NormalEquations, Bytes) {
-  // Both totals in f64, and blocks: as they came, x transposed, both packed.
+  // Both totals in f64, the waiting blocks beside them.
   int64_t totals = (1536 * 1536 + 1536 * 576) * 8;
   int64_t bytes = NormalEquations::bytes(1536, 576);
   EXPECT_GT(bytes, totals);
-  EXPECT_LT(bytes, totals + 1024 * (3 * 1536 + 2 * 576) * 5);
+  EXPECT_LT(bytes, totals + 1024 * (2 * 1536 + 576) * 5);
   // Another 64 right-hand sides for another thread.
   EXPECT_EQ(NormalEquations::solveBytes(1536, 3) -
                 NormalEquations::solveBytes(1536, 2),
