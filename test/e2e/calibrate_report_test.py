@@ -7,6 +7,7 @@ import html.parser
 import os
 import re
 import shutil
+import stat
 import subprocess
 import unittest
 
@@ -180,6 +181,20 @@ class CalibrateReportTest(CalibrationTest):
             with open(path, "rb") as file:
                 self.assertEqual(file.read(), content)
         self.assertFalse(os.path.exists(out))
+
+    def test_special_files(self):
+        pipe, link = self.path("pipe"), self.path("link")
+        os.mkfifo(pipe)
+        os.symlink(self.write("page.html", "mine"), link)
+        for report in pipe, link, "/dev/null":
+            with self.subTest(report=report):
+                self.assert_fails(
+                    [f"--report={report}: exists already and is not a regular "
+                     "file; choose another name"], "convert", self.small,
+                    self.path("out"), "--layers=1", "--init=row-mean",
+                    f"--report={report}", "--force")
+        self.assertTrue(stat.S_ISFIFO(os.lstat(pipe).st_mode))
+        self.assertTrue(os.path.islink(link))
 
     @unittest.skipIf(os.geteuid() != 0, "only root mounts a small disk")
     def test_full_disk(self):

@@ -16,6 +16,7 @@
 #include "CommandLine.h"
 #include "ConversionReport.h"
 #include "FolderConversion.h"
+#include "OutputFile.h"
 #include "stem/Support/Files.h"
 #include "stem/Support/Format.h"
 #include "stem/Support/Process.h"
@@ -86,10 +87,7 @@ void checkReport(const ConversionTarget &target,
          file.string());
   if (isFolder(file))
     fail("--report={}: is a folder; give the name of a file", file.string());
-  if (pathExists(file) && !arguments.force)
-    fail("--report={}: exists already; choose another name, or --force to "
-         "replace it",
-         file.string());
+  requireReplaceable(file, "--report=" + file.string(), arguments.force);
 }
 
 /// A dump there would stand where the new folder goes.

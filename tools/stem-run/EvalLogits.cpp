@@ -8,6 +8,7 @@
 #include "Eval.h"
 
 #include "Json.h"
+#include "OutputFile.h"
 #include "Progress.h"
 #include "Tokenizing.h"
 #include "stem/Model/ModelFolder.h"
@@ -100,17 +101,7 @@ void checkLogitsOut(const EvalArguments &arguments) {
     fail("--logits-out={}: is the file of --input-ids; choose another name",
          out.string());
   requireOutsideModel("--logits-out", out, arguments.model);
-  const fs::file_status status = fs::symlink_status(out, error);
-  if (status.type() == fs::file_type::none)
-    fail("{}: {}", printable(out.string()), error.message());
-  if (!fs::exists(status))
-    return;
-  if (!fs::is_regular_file(status))
-    fail("{}: exists already and is not a regular file; choose another name",
-         out.string());
-  if (!arguments.force)
-    fail("{}: exists already; choose another name, or --force to replace it",
-         out.string());
+  requireReplaceable(out, out.string(), arguments.force);
 }
 
 } // namespace
