@@ -243,6 +243,56 @@ class EvalTest(ModelTest):
         self.assertAlmostEqual(high, math.exp(mean + half), delta=1e-3)
         self.assertGreater(result["mean_kl"], 0)
 
+    def with_nan(self, tensor, index):
+        model = self.copy_model(tensor)
+        path = os.path.join(model, "model.safetensors")
+        tensors = read_tensors(path)
+        tensors[tensor].values[index] = 0x7fc0
+        write_tensors(path, tensors)
+        return model
+
+    def test_losses_that_are_not_finite(self):
+        advice = ["look for NaN or infinity in its weights", "--dtype=f32"]
+        norm = self.with_nan("model.norm.weight", 3)
+        text = self.text()
+        parts = [f"{norm}: its loss on {text} is NaN at document 0, token 1 "
+                 f"(id {self.ids()[1]})", *advice]
+        for command in ["eval", norm], \
+                ["eval", norm, f"--against={self.small}"], \
+                ["eval", self.small, f"--against={norm}"]:
+            for flags in [], ["--json"]:
+                self.assert_fails(parts, *command, f"--text={text}", *flags)
+        # A row of an id that the second document alone has.
+        stem = self.path("stem")
+        stem_run("convert", self.small, stem, "--layers=1", "--init=row-mean")
+        second = TEXT[:9] + "z" + TEXT
+        ids = self.ids(second)
+        own, = set(ids) - set(self.ids())
+        path = os.path.join(stem, "stem-table-001.safetensors")
+        tensors = read_tensors(path)
+        table, = tensors.values()
+        table.values[own * table.shape[1]] = 0x7fc0
+        write_tensors(path, tensors)
+        lines = self.lines("nan", [TEXT, second])
+        # It reaches all tokens of its tile of attention.
+        self.assert_fails([f"{stem}: its loss on {lines} is NaN at document 1, "
+                           f"token 1 (id {ids[1]})"], "eval", stem,
+                          f"--text={lines}")
+
+    def test_logits_that_are_not_finite(self):
+        model = self.with_nan("model.norm.weight", 3)
+        ids, out = self.path("ids"), self.path("logits")
+        write_tensors(ids, {"input_ids": Tensor("I32", [1, 3], [1, 2, 3])})
+        result = stem_run("eval", model, f"--input-ids={ids}",
+                          f"--logits-out={out}", "--json")
+        count = len(read_tensors(out)["logits"].values)
+        self.assertEqual(json.loads(result.stdout)["not_finite"], count)
+        self.assertIn(f"warning: {out}: {count} of {count} logits of {model} "
+                      "are NaN or infinite; look for NaN", result.stderr)
+        self.assertEqual(stem_json("eval", self.small, f"--input-ids={ids}",
+                                   f"--logits-out={out}", "--force")
+                         ["not_finite"], 0)
+
     def test_empty_batches(self):
         for shape in [0, 5], [2, 0], [0, 0]:
             with self.subTest(shape=shape):

@@ -201,9 +201,26 @@ struct FileWindow {
 
 } // namespace
 
+void stem::requireFiniteLoss(double loss, const std::filesystem::path &model,
+                             const EvalFile &file, const Window &window,
+                             size_t index) {
+  if (std::isfinite(loss))
+    return;
+  const std::vector<int32_t> &ids = file.documents.at(window.document);
+  const size_t predicted =
+      static_cast<size_t>(window.ids.data() - ids.data()) + index + 1;
+  fail(
+      "{}: its loss on {} is {} at document {}, token {} (id {}), both counted "
+      "from 0, the first that is not finite; {}",
+      model.string(), file.path, std::isnan(loss) ? "NaN" : "infinite",
+      window.document, predicted, window.labels[index], kNotFiniteAdvice);
+}
+
 /// Scores windows together and adds their losses to the files' results; how
 /// many tokens they have.
 static size_t scoreWindows(Engine &engine, std::span<const FileWindow> part,
+                           const std::filesystem::path &model,
+                           const std::vector<EvalFile> &files,
                            std::vector<FileResult> &results) {
   std::vector<ScoreWindow> windows;
   for (const FileWindow &entry : part)
@@ -211,10 +228,12 @@ static size_t scoreWindows(Engine &engine, std::span<const FileWindow> part,
   const std::vector<float> losses = engine.score(windows);
   size_t next = 0;
   for (const auto &[file, window] : part)
-    for (const int32_t label : window->labels) {
+    for (size_t i = 0; i < window->labels.size(); ++i) {
       const double loss = losses.at(next++);
-      if (label != -100)
-        results[file].add(loss, window->document);
+      if (window->labels[i] == -100)
+        continue;
+      requireFiniteLoss(loss, model, files[file], *window, i);
+      results[file].add(loss, window->document);
     }
   return next;
 }
@@ -222,14 +241,14 @@ static size_t scoreWindows(Engine &engine, std::span<const FileWindow> part,
 /// Windows of all files in groups that fill a step, so that progress can be
 /// told.
 static std::vector<FileResult>
-scoreFiles(Engine &engine, const std::vector<EvalFile> &files,
-           const EngineOptions &options,
+scoreFiles(Engine &engine, const std::filesystem::path &model,
+           const std::vector<EvalFile> &files, const EngineOptions &options,
            const std::function<void(size_t)> &onTokens) {
   std::vector<FileResult> results(files.size());
   std::vector<FileWindow> part;
   int64_t places = 0;
   const auto flush = [&] {
-    onTokens(scoreWindows(engine, part, results));
+    onTokens(scoreWindows(engine, part, model, files, results));
     part.clear();
     places = 0;
   };
@@ -299,9 +318,10 @@ void stem::evaluateTexts(const EvalArguments &arguments) {
   const Stopwatch watch;
   {
     Progress progress("eval", static_cast<double>(total));
-    results = scoreFiles(*engine, files, options, [&](size_t tokens) {
-      progress.update(static_cast<double>(done += tokens));
-    });
+    results = scoreFiles(*engine, arguments.model, files, options,
+                         [&](size_t tokens) {
+                           progress.update(static_cast<double>(done += tokens));
+                         });
   }
   const double rate = static_cast<double>(total) / watch.seconds();
   printTableUse(*engine);

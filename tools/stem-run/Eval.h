@@ -54,6 +54,17 @@ std::vector<EvalFile> readFiles(const EvalArguments &arguments,
 void warnOfCalibrationTexts(const Checkpoint &checkpoint,
                             const std::vector<EvalFile> &files);
 
+/// Throws where the loss of a window's label at `index` is not finite: the
+/// Error names the model, the file, the document and the token.
+void requireFiniteLoss(double loss, const std::filesystem::path &model,
+                       const EvalFile &file, const Window &window,
+                       size_t index);
+
+/// What to do where a model gives values that are not finite; for messages.
+inline constexpr const char *kNotFiniteAdvice =
+    "look for NaN or infinity in its weights (stem-run import names the "
+    "tensors that hold any), or try --dtype=f32";
+
 /// --text: perplexity of one model.
 void evaluateTexts(const EvalArguments &arguments);
 /// --text --against: two models on the same tokens.

@@ -188,7 +188,8 @@ public:
 
 private:
   void checkSameTokens(const Tokenizer &other) const;
-  void compareWindow(const Window &window, FileComparison &file);
+  void compareWindow(const EvalFile &text, const Window &window,
+                     FileComparison &file);
   void report() const;
   void printReport(const Totals &totals, const RatioIntervals &intervals) const;
 
@@ -241,7 +242,8 @@ void Comparison::checkSameTokens(const Tokenizer &second) const {
   }
 }
 
-void Comparison::compareWindow(const Window &window, FileComparison &file) {
+void Comparison::compareWindow(const EvalFile &text, const Window &window,
+                               FileComparison &file) {
   const size_t vocab = own.config().vocabSize;
   const auto step = static_cast<size_t>(
       stepTokensForLogits(32 << 20, static_cast<int64_t>(vocab)));
@@ -261,9 +263,15 @@ void Comparison::compareWindow(const Window &window, FileComparison &file) {
                                  otherLogits.subspan(i * vocab, vocab),
                                  window.labels[begin + i]);
     });
-    for (size_t i = 0; i < count; ++i)
-      if (window.labels[begin + i] != -100)
-        file.add(tokens[i], window.document);
+    for (size_t i = 0; i < count; ++i) {
+      if (window.labels[begin + i] == -100)
+        continue;
+      requireFiniteLoss(tokens[i].loss, arguments.model, text, window,
+                        begin + i);
+      requireFiniteLoss(tokens[i].otherLoss, arguments.against, text, window,
+                        begin + i);
+      file.add(tokens[i], window.document);
+    }
   }
 }
 
@@ -282,7 +290,7 @@ void Comparison::run() {
   for (const EvalFile &file : files) {
     FileComparison result;
     for (const Window &window : file.windows) {
-      compareWindow(window, result);
+      compareWindow(file, window, result);
       progress.update(static_cast<double>(done += window.ids.size()));
     }
     results.push_back(std::move(result));

@@ -18,6 +18,7 @@
 #include "stem/Support/Format.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 using namespace stem;
@@ -68,11 +69,13 @@ Batch readBatch(const fs::path &path, uint64_t vocabSize) {
 }
 
 /// Each row of the batch is a sequence of its own, its logits written in pieces
-/// of bounded size.
-void writeRows(Engine &engine, const Batch &batch, SafetensorsWriter &writer) {
+/// of bounded size. How many of them are not finite.
+uint64_t writeRows(Engine &engine, const Batch &batch,
+                   SafetensorsWriter &writer) {
   const auto step =
       static_cast<uint64_t>(stepTokensForLogits(64 << 20, engine.vocabSize()));
   Progress progress("eval", static_cast<double>(batch.ids.size()));
+  uint64_t notFinite = 0;
   for (uint64_t b = 0; b < batch.rows; ++b) {
     engine.truncate(0, 0);
     for (uint64_t t = 0; t < batch.length; t += step) {
@@ -81,11 +84,15 @@ void writeRows(Engine &engine, const Batch &batch, SafetensorsWriter &writer) {
           std::span(batch.ids).subspan(b * batch.length + t,
                                        std::min(step, batch.length - t)),
           /*allLogits=*/true};
-      writer.write(std::as_bytes(engine.prefill({&chunk, 1})));
+      const std::span<const float> logits = engine.prefill({&chunk, 1});
+      notFinite += static_cast<uint64_t>(std::ranges::count_if(
+          logits, [](float logit) { return !std::isfinite(logit); }));
+      writer.write(std::as_bytes(logits));
       progress.update(
           static_cast<double>(b * batch.length + t + chunk.ids.size()));
     }
   }
+  return notFinite;
 }
 
 /// Before anything is computed: the logits must not take the place of what they
@@ -130,16 +137,23 @@ void stem::writeLogits(const EvalArguments &arguments) {
   const auto engine = createEngine(checkpoint, options);
   SafetensorsWriter writer(arguments.logitsOut, declared);
   const Stopwatch watch;
-  writeRows(*engine, batch, writer);
+  const uint64_t notFinite = writeRows(*engine, batch, writer);
   writer.finish();
   const double rate = static_cast<double>(batch.ids.size()) / watch.seconds();
   printTableUse(*engine);
+  if (notFinite)
+    printWarning(
+        fmt::format("{}: {} of {} logits of {} are NaN or infinite; {}",
+                    arguments.logitsOut.string(), notFinite,
+                    batch.ids.size() * config.vocabSize,
+                    arguments.model.string(), kNotFiniteAdvice));
   if (arguments.json) {
     Json json = resultObject("eval");
     json.update({{"model", arguments.model.string()},
                  {"logits", arguments.logitsOut.string()},
                  {"shape", declared[0].shape},
                  {"tokens", batch.ids.size()},
+                 {"not_finite", notFinite},
                  {"tokens_per_second", finiteOrNull(rate)},
                  {"engine", engineJson(*engine)},
                  {"peak_bytes", memoryStatus().peakResident}});
