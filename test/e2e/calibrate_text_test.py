@@ -5,6 +5,7 @@
 
 import json
 import os
+import re
 import unittest
 
 from calibration import change_json, some_text, widen
@@ -121,6 +122,15 @@ class CalibrateTextTest(ModelTest):
                  ["one turn"]),
                 ("", ["no token for a conversation of 1 message,"]),
                 ("{% if false %}x{% endif %}",
+    def test_no_more_is_written_than_is_needed(self):
+        result = stem_run("convert", self.small, self.path("out"),
+                          "--layers=1", "--calibrate-tokens=8192",
+                          self.text(), "--self-share=0.12",
+                          "--dialogue-share=0")
+        written, = re.findall(r"has written its own text, (\d+) tokens",
+                              result.stderr)
+        self.assertLess(int(written), 3 * 1024)
+
                  ["no token for a conversation of 1 message,"]),
                 (second + "{% else %}a{% endif %}",
                  ["no token for a conversation of 3 messages,"])]:

@@ -44,8 +44,10 @@ public:
 
   void add(int64_t tokens) {
     constexpr int64_t kStepsMeasured = 16;
+    // Beyond `most` there is no saying how much is left.
+    if (written < most)
+      progress.update(static_cast<double>(std::min(written + tokens, most)));
     written += tokens;
-    progress.update(static_cast<double>(std::min(written, most)));
     if (++steps != kStepsMeasured || written >= most)
       return;
     printStderr("calibration: the model writes {}, {} tokens, which takes "
@@ -73,6 +75,7 @@ private:
 } // namespace
 
 struct ModelWriter::Slot {
+  size_t number = 0;                 ///< of the task
   const WritingTask *task = nullptr; ///< null: free
   std::vector<int32_t> *written = nullptr;
   std::optional<Sampler> sampler;
@@ -92,30 +95,65 @@ struct ModelWriter::Desk {
                      [](const Slot &slot) { return !slot.task; }) -
         slots.begin());
   }
+  /// Tokens of a text as far as it has come, its prompt included.
+  int64_t length(size_t number) const {
+    return static_cast<int64_t>(tasks[number].prompt.size() +
+                                written[number].size());
+  }
+  bool isWriting() const {
+    return std::ranges::any_of(slots,
+                               [](const Slot &slot) { return slot.task; });
+  }
   int64_t expected() const;
+  void dropBeyond(int64_t tokens);
 
   std::vector<Slot> slots;
   std::deque<WritingTask> tasks;            ///< begun
   std::deque<std::vector<int32_t>> written; ///< of each
   std::vector<int32_t> started;             ///< slots without a token yet
   int64_t finished = 0, tokensOfFinished = 0;
+  /// Texts at the front that are complete, and their tokens.
+  size_t complete = 0;
+  int64_t tokensOfComplete = 0;
   WritingClock clock;
 };
 
-/// Tokens of all that is begun, prompts included. What is not finished is taken
-/// for as long as what is, and for somewhat longer than it is by now.
+/// Tokens of all that is begun, prompts included. An end is taken to be as
+/// likely at every token: the mean is what has been written, by texts that go
+/// on too, over the ends that were seen. A whole text put beside them keeps few
+/// early ends from saying that all texts are short.
 int64_t ModelWriter::Desk::expected() const {
+  int64_t seen = tokensOfFinished;
+  for (const Slot &slot : slots)
+    seen += slot.task ? length(slot.number) : 0;
   int64_t sum = tokensOfFinished;
   for (const Slot &slot : slots) {
     if (!slot.task)
       continue;
-    const int64_t prompt = static_cast<int64_t>(slot.task->prompt.size());
-    const int64_t most = prompt + slot.task->most;
-    const int64_t mean = finished ? tokensOfFinished / finished : most;
-    const int64_t now = prompt + static_cast<int64_t>(slot.written->size());
-    sum += std::min(most, std::max(mean, now + mean / 4));
+    const int64_t most =
+        static_cast<int64_t>(slot.task->prompt.size()) + slot.task->most;
+    const int64_t mean = (seen + most) / (finished + 1);
+    sum += std::min(most, length(slot.number) + mean);
   }
   return sum;
+}
+
+/// Stops texts behind others that have so many tokens already: nobody will take
+/// them.
+void ModelWriter::Desk::dropBeyond(int64_t tokens) {
+  size_t firstWriting = tasks.size();
+  for (const Slot &slot : slots)
+    if (slot.task)
+      firstWriting = std::min(firstWriting, slot.number);
+  for (; complete < firstWriting; ++complete)
+    tokensOfComplete += length(complete);
+  int64_t sum = tokensOfComplete;
+  size_t needed = complete;
+  while (needed < tasks.size() && sum < tokens)
+    sum += length(needed++);
+  for (Slot &slot : slots)
+    if (slot.number >= needed)
+      slot.task = nullptr;
 }
 
 ModelWriter::ModelWriter(Engine &engine, size_t slots, uint64_t seed,
@@ -141,7 +179,8 @@ void ModelWriter::begin(Desk &desk, WritingTask task) {
   sampling.seed = seed;
   sampling.stream = task.stream;
   const size_t index = desk.free();
-  desk.slots[index] = {&desk.tasks.emplace_back(std::move(task)),
+  desk.slots[index] = {desk.tasks.size(),
+                       &desk.tasks.emplace_back(std::move(task)),
                        &desk.written.emplace_back(),
                        Sampler(sampling),
                        {},
@@ -221,13 +260,16 @@ ModelWriter::writeUntil(int64_t tokens,
   for (;;) {
     while (desk.hasRoom() && desk.expected() < tokens)
       begin(desk, nextTask());
-    if (desk.finished == static_cast<int64_t>(desk.tasks.size()))
+    if (!desk.isWriting())
       break;
     step(desk);
+    desk.dropBeyond(tokens);
   }
   desk.clock.finish();
   std::vector<std::vector<int32_t>> texts;
-  for (size_t i = 0; i < desk.tasks.size(); ++i) {
+  int64_t sum = 0;
+  for (size_t i = 0; i < desk.tasks.size() && sum < tokens; ++i) {
+    sum += desk.length(i);
     texts.push_back(std::move(desk.tasks[i].prompt));
     texts.back().insert(texts.back().end(), desk.written[i].begin(),
                         desk.written[i].end());

@@ -57,8 +57,9 @@ public:
   std::vector<std::vector<int32_t>> write(std::span<const WritingTask> tasks,
                                           const std::string &what);
 
-  /// The prompt and what follows, task after task as long as fewer than
-  /// `tokens` are expected of those begun.
+  /// The prompt and what follows, task after task until there are `tokens`. A
+  /// task is begun as long as fewer are expected of those before it; texts that
+  /// turn out to be more than that are not written to their ends.
   std::vector<std::vector<int32_t>>
   writeUntil(int64_t tokens, const std::function<WritingTask()> &nextTask,
              const std::string &what);

@@ -67,8 +67,7 @@ TextSource stem::writeSelfText(ModelWriter &writer, const Tokenizer &tokenizer,
   for (int64_t rest = tokens; rest > 0; rest = tokens - source.tokens()) {
     for (std::vector<int32_t> &document :
          writer.writeUntil(rest, nextTask, "its own text"))
-      if (source.tokens() < tokens)
-        source.documents.push_back(std::move(document));
+      source.documents.push_back(std::move(document));
     const int64_t mean =
         source.tokens() / static_cast<int64_t>(source.documents.size());
     if (mean < kLeastMean)

@@ -83,6 +83,33 @@ TEST(ModelWriter, WritesUntilThereIsEnough) {
   }
 }
 
+/// Nor does it matter which texts end early, and how many are begun at once.
+TEST(ModelWriter, EnoughIsTheSameWithAnySlots) {
+  const auto until = [](size_t slots) {
+    EngineOptions options;
+    options.dtype = DType::F32;
+    options.maxSequences = static_cast<int64_t>(slots);
+    const std::unique_ptr<Engine> engine =
+        makeEngine(goldenFolder("llama_gqa"), options);
+    ModelWriter writer(*engine, slots, 3, {3, 14, 15, 92});
+    uint64_t stream = 0;
+    return writer.writeUntil(
+        150,
+        [&] {
+          WritingTask task{{static_cast<int32_t>(stream)}, 39, 0, stream};
+          ++stream;
+          return task;
+        },
+        "a test");
+  };
+  const auto wanted = until(1);
+  const auto isWhole = [](const auto &text) { return text.size() == 40; };
+  EXPECT_TRUE(std::ranges::any_of(wanted, isWhole));
+  EXPECT_FALSE(std::ranges::all_of(wanted, isWhole));
+  EXPECT_EQ(until(4), wanted);
+  EXPECT_EQ(until(32), wanted);
+}
+
 TEST(ModelWriter, NothingToGoOnWith) {
   const std::unique_ptr<Engine> engine =
       makeEngine(goldenFolder("llama_gqa"), EngineOptions());
