@@ -87,6 +87,29 @@ class CalibrateTextTest(ModelTest):
         self.assert_fails(["--self-share is for --init=calibrated"], *command,
                           "--init=xavier", "--self-share=0.5", status=2)
 
+    def test_shares_beside_a_short_file(self):
+        # Of 50,000 tokens the file has about 9,000.
+        path = self.write("short", some_text(1600, 3))
+        for shares, dialogue, own in [
+                ([], 0.1, 0), (["--self-share=0.25"], 0.1, 0.25),
+                (["--dialogue-share=0.3", "--calibrate-tokens=10000000"], 0.3,
+                 0), (["--calibrate=self"], 0.1, 0.45)]:
+            with self.subTest(shares=shares):
+                result = stem_json("convert", self.small, self.path("out"),
+                                   "--layers=1", f"--calibrate={path}",
+                                   "--force", *shares)["calibration"]
+                # The last conversation is whole, and windows are.
+                self.assertAlmostEqual(result["dialogue_share"], dialogue,
+                                       delta=0.07)
+                self.assertAlmostEqual(result["self_share"], own, delta=0.07)
+
+    def test_own_text_is_not_what_is_checked_on(self):
+        _, calibration = self.convert(self.text(), "--self-share=0.01",
+                                      "--dialogue-share=0")
+        file, own = calibration["perplexity_by_text"]
+        self.assertGreater(file["tokens"], 0)
+        self.assertEqual(own["tokens"], 0)
+
     def test_what_is_printed(self):
         result = stem_run("convert", self.small, self.path("out"),
                           "--layers=1", "--calibrate-tokens=8192")

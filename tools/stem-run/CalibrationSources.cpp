@@ -16,6 +16,7 @@
 #include "stem/Support/Process.h"
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <optional>
 
@@ -128,6 +129,29 @@ std::optional<DialogueWriter> planDialogue(const Checkpoint &checkpoint,
   return std::nullopt;
 }
 
+/// Where files have less than they are to give, what the model writes beside
+/// them shrinks as they do, so that all shares stay what they are.
+void fitToFiles(const std::vector<TextSource> &files,
+                std::vector<int64_t> &shares, int64_t &dialogue,
+                const CalibrationTextOptions &options) {
+  if (files.empty())
+    return;
+  int64_t wanted = 0;
+  for (size_t i = 0; i < files.size(); ++i)
+    wanted += shares[i];
+  const double part =
+      std::min(1.0, static_cast<double>(tokensToTake(files, shares, options)) /
+                        static_cast<double>(wanted));
+  const auto shrink = [&](int64_t tokens) {
+    return std::llround(part * static_cast<double>(tokens));
+  };
+  dialogue = shrink(dialogue);
+  if (shares.size() > files.size())
+    shares.back() =
+        std::max<int64_t>(1, shrink(shares.back()) / options.window) *
+        options.window;
+}
+
 } // namespace
 
 CalibrationTextOptions stem::fittedOptions(CalibrationTextOptions options,
@@ -172,13 +196,14 @@ stem::gatherCalibrationText(const Checkpoint &checkpoint,
       planDialogue(checkpoint, tokenizer, share);
   if (!dialogues)
     share = 0;
-  const int64_t wanted = dialogueTokens(options.tokens, share);
+  int64_t wanted = dialogueTokens(options.tokens, share);
   std::vector<int64_t> shares =
       textShares(ofFiles.files.size() + isSelf, options.tokens, options.window,
                  {share, options.selfShare});
   RepeatedPassages repeated;
   std::vector<TextSource> sources =
       readTextSources(ofFiles, tokenizer, repeated);
+  fitToFiles(sources, shares, wanted, options);
   if (isSelf || wanted > 0) {
     const int64_t own = static_cast<int64_t>(checkpoint.config().maxPositions);
     const int64_t positions = std::max(

@@ -167,9 +167,12 @@ public:
       : options(options), text(text) {}
 
   void add(const TextSource &source, int64_t share);
+  /// Of what was added and not dealt.
+  int64_t tokens() const;
   void deal();
 
 private:
+  void putFilesWhereChecksAre(size_t size);
   std::vector<Unit> documentsOf(const TextSource &source, int64_t share);
   std::vector<Unit> windowsOf(const TextSource &source);
 
@@ -177,7 +180,8 @@ private:
   CalibrationText &text;
   std::deque<std::vector<int32_t>> joined; ///< texts without documents
   std::vector<Unit> units;                 ///< to deal
-  int32_t documents = 0;                   ///< numbered so far
+  std::optional<int32_t> selfSource;
+  int32_t documents = 0; ///< numbered so far
 };
 
 /// Of each a sixteenth of the text's share at most, or a window, so that every
@@ -214,6 +218,8 @@ void Dealer::add(const TextSource &source, int64_t share) {
     unit.source = static_cast<int32_t>(index);
     unit.document = documents++;
   }
+  if (source.isSelf)
+    selfSource = static_cast<int32_t>(index);
   const std::vector<Unit> taken =
       takeEvenly(all, drawOrder(all.size(), options.seed, index), share);
   units.insert(units.end(), taken.begin(), taken.end());
@@ -223,8 +229,28 @@ void Dealer::add(const TextSource &source, int64_t share) {
                           source.isDialogue});
 }
 
+int64_t Dealer::tokens() const {
+  int64_t sum = 0;
+  for (const Unit &unit : units)
+    sum += static_cast<int64_t>(unit.ids.size());
+  return sum;
+}
+
+/// The model's own text comes last. So much of it goes before the files that
+/// these reach the first unit of `check`, the last of `size`.
+void Dealer::putFilesWhereChecksAre(size_t size) {
+  const auto own = std::ranges::find_if(units, [&](const Unit &unit) {
+    return selfSource && unit.source == *selfSource;
+  });
+  const size_t files = static_cast<size_t>(own - units.begin());
+  if (files < size)
+    std::rotate(units.begin(), own,
+                own + static_cast<std::ptrdiff_t>(files ? size - files : 0));
+}
+
 void Dealer::deal() {
   const size_t size = std::min(units.size(), kDeal);
+  putFilesWhereChecksAre(size);
   StreamBuilder fit(text.fit, options, options.shortEach),
       choose(text.choose, options, options.shortEach),
       check(text.check, options, /*shortEach=*/0);
@@ -434,6 +460,16 @@ std::vector<int64_t> stem::textShares(size_t texts, int64_t tokens,
   if (wanted.last)
     shares.push_back(budget.last * window);
   return shares;
+}
+
+int64_t stem::tokensToTake(const std::vector<TextSource> &sources,
+                           const std::vector<int64_t> &shares,
+                           const CalibrationTextOptions &options) {
+  CalibrationText text;
+  Dealer dealer(options, text);
+  for (size_t i = 0; i < sources.size(); ++i)
+    dealer.add(sources[i], shares[i]);
+  return dealer.tokens();
 }
 
 CalibrationText stem::dealTexts(const std::vector<TextSource> &sources,

@@ -88,6 +88,8 @@ struct TextSource {
   std::vector<std::vector<int32_t>> documents;
   /// Dealt by documents however few there are, and taken whole.
   bool isDialogue = false;
+  /// Of the model, beside files or alone.
+  bool isSelf = false;
   int64_t tokens() const;
 };
 
@@ -134,9 +136,16 @@ struct TextShares {
 std::vector<int64_t> textShares(size_t texts, int64_t tokens, int64_t window,
                                 const TextShares &wanted = {});
 
+/// The tokens that dealTexts takes of these texts together, which may have less
+/// than their shares.
+int64_t tokensToTake(const std::vector<TextSource> &sources,
+                     const std::vector<int64_t> &shares,
+                     const CalibrationTextOptions &options);
+
 /// Deals out documents, or windows of a text that has fewer than 16 documents:
 /// of 16 one to `choose`, one to `check`, the others to `fit`, until each text
-/// has given its share.
+/// has given its share. What is checked on is never the model's own text alone
+/// where there is another.
 CalibrationText dealTexts(const std::vector<TextSource> &sources,
                           const std::vector<int64_t> &shares,
                           const CalibrationTextOptions &options);

@@ -63,6 +63,7 @@ TextSource stem::writeSelfText(ModelWriter &writer, const Tokenizer &tokenizer,
     return task;
   };
   TextSource source{"self", "", {}};
+  source.isSelf = true;
   // Sequences shorter than expected ask for another round.
   for (int64_t rest = tokens; rest > 0; rest = tokens - source.tokens()) {
     for (std::vector<int32_t> &document :

@@ -428,6 +428,34 @@ TEST_F(CalibrationTextTest, DocumentsTooShortForWindows) {
                     "documents are too short for windows of 64 tokens");
 }
 
+/// However little of either there is.
+TEST_F(CalibrationTextTest, OwnTextLeavesTheCheckToFiles) {
+  CalibrationTextOptions options;
+  options.window = kWindow;
+  for (int64_t files = 1; files <= 20; ++files)
+    for (int64_t own = 1; own <= 40; own += 3) {
+      TextSource file{"a", "", {std::vector<int32_t>(files * kWindow, 7)}};
+      TextSource self{"self", "", {std::vector<int32_t>(own * kWindow, 8)}};
+      self.isSelf = true;
+      if (files + own < 3)
+        continue; // a window for each part
+      const CalibrationText dealt =
+          dealTexts({file, self}, {files * kWindow, own * kWindow}, options);
+      EXPECT_TRUE(std::ranges::count(dealt.check.sources, 0))
+          << files << " and " << own;
+      EXPECT_EQ(dealt.sources[0].tokensTaken + dealt.sources[1].tokensTaken,
+                dealt.fit.tokens + dealt.choose.tokens + dealt.check.tokens);
+    }
+}
+
+TEST_F(CalibrationTextTest, TokensOfShortTexts) {
+  CalibrationTextOptions options;
+  options.window = kWindow;
+  const TextSource text{"a", "", {std::vector<int32_t>(20 * kWindow + 3, 7)}};
+  EXPECT_EQ(tokensToTake({text, text}, {5 * kWindow, 90 * kWindow}, options),
+            25 * kWindow);
+}
+
 TEST_F(CalibrationTextTest, WrongTexts) {
   const auto good = write("good", numberedText(16, 'a'));
   EXPECT_THAT_ERROR(read({good, write("short", numberedText(15, 'b'))}, 32),
