@@ -14,6 +14,7 @@
 #include "TokenizerPostProcessor.h"
 #include "TokenizerPreTokenizer.h"
 #include "TokenizerUnicode.h"
+#include "stem/Model/Utf8.h"
 
 #include <algorithm>
 
@@ -96,11 +97,19 @@ static void addOnce(std::vector<std::string> &list, std::string text) {
     list.push_back(std::move(text));
 }
 
+std::optional<size_t> findInvalidUtf8(std::string_view text) {
+  return unicode::findInvalidUtf8(text);
+}
+
+std::string describeInvalidUtf8(std::string_view text, size_t offset) {
+  return fmt::format("the text is not valid UTF-8: byte {} (0x{:02X}) does not "
+                     "belong to a character; convert the text to UTF-8",
+                     offset, static_cast<unsigned char>(text[offset]));
+}
+
 static void requireUtf8(std::string_view text) {
-  if (std::optional<size_t> offset = unicode::findInvalidUtf8(text))
-    fail("the text is not valid UTF-8: byte {} (0x{:02X}) does not belong to a "
-         "character; convert the text to UTF-8",
-         *offset, static_cast<unsigned char>(text[*offset]));
+  if (const std::optional<size_t> offset = findInvalidUtf8(text))
+    fail("{}", describeInvalidUtf8(text, *offset));
 }
 
 std::vector<int32_t> Tokenizer::encode(std::string_view text,

@@ -233,6 +233,20 @@ class CalibrateTextTest(ModelTest):
         path = self.write("text", text + "\n\n" + text)
         out = self.path("stem")
         result = stem_run("convert", self.small, out, "--layers=1",
+    def test_byte_that_is_not_utf8(self):
+        command = ["convert", self.small, self.path("out"), "--layers=1"]
+        line = b'{"text": "' + b"word " * 40 + b'"}\n'
+        passage = b"The same words again. " * 10 + b"\n\n"
+        for name, content, place in [
+                ("plain", passage * 3 + b"a\fcaf\xe9 noir", ""),
+                ("lines.jsonl", line * 2 + b"\n" + line[:50] + b"\xe9" + line,
+                 ":4")]:
+            path = self.write(name, content)
+            message = (f"{path}{place}: the text is not valid UTF-8: byte "
+                       f"{content.index(0xe9)} (0xE9) does not belong")
+            self.assert_fails([message], *command, f"--calibrate={path}")
+            self.assert_fails([message], "eval", self.small, f"--text={path}")
+
                           f"--calibrate={path}", "--calibrate-tokens=8192",
                           "--dialogue-share=0")
         self.assertIn("1 passages that occur before are left out, 50.0 % of "

@@ -8,7 +8,9 @@
 #include "Tokenizing.h"
 
 #include "CommandLine.h"
+#include "stem/Data/TextDocuments.h"
 #include "stem/Model/TokenizerGguf.h"
+#include "stem/Model/Utf8.h"
 #include "stem/Support/Error.h"
 #include "stem/Support/Files.h"
 
@@ -160,5 +162,15 @@ stem::encodeTexts(const Tokenizer &tokenizer,
 std::string stem::readText(const fs::path &path) {
   if (!pathExists(path))
     fail("{}: no such file", path.string());
-  return readWholeFile(path, uint64_t(1) << 30);
+  std::string text = readWholeFile(path, uint64_t(1) << 30);
+  // Here, and not where documents are encoded, a byte's number is that in the
+  // file.
+  if (const std::optional<size_t> offset = findInvalidUtf8(text)) {
+    const std::string name = path.string();
+    const auto line = static_cast<size_t>(
+        std::ranges::count(std::string_view(text).substr(0, *offset), '\n'));
+    fail("{}: {}", isJsonLines(name) ? linePlace(name, line) : name,
+         describeInvalidUtf8(text, *offset));
+  }
+  return text;
 }

@@ -63,7 +63,8 @@ std::vector<std::vector<int32_t>>
 encodeTexts(const Tokenizer &tokenizer, std::span<const std::string> texts,
             const std::string &where, const EncodeTextsOptions &options = {});
 
-/// A text file in UTF-8, whole.
+/// A text file, whole. An Error names the byte that is not UTF-8, and of JSON
+/// lines the line.
 std::string readText(const std::filesystem::path &path);
 
 } // namespace stem
