@@ -196,6 +196,15 @@ class CalibrateReportTest(CalibrationTest):
         self.assertTrue(stat.S_ISFIFO(os.lstat(pipe).st_mode))
         self.assertTrue(os.path.islink(link))
 
+    def test_folders_of_other_ranks(self):
+        out = self.path("x")
+        self.assert_fails(
+            [f"--report={out}11: is or lies in the folder to make, {out}11"],
+            *self.command(out + "{rank}"), "--layers=1", "--mix-rank=1,11",
+            f"--report={out}1{{rank}}")
+        for rank in 1, 11:
+            self.assertFalse(os.path.exists(f"{out}{rank}"))
+
     @unittest.skipIf(os.geteuid() != 0, "only root mounts a small disk")
     def test_full_disk(self):
         disk, out = self.path("disk"), self.path("out")

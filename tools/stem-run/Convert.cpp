@@ -70,14 +70,22 @@ void checkWhatReportReplaces(const fs::path &file,
 }
 
 /// Before anything is computed.
+/// The page of one rank may have the name of another one's folder.
+void checkReportsAndFolders(const std::vector<ConversionTarget> &targets) {
+  for (const ConversionTarget &page : targets)
+    for (const ConversionTarget &folder : targets)
+      if (!page.reportFile.empty() && liesWithin(page.reportFile, folder.out))
+        fail(
+            "--report={}: is or lies in the folder to make, {}; choose another "
+            "place",
+            page.reportFile.string(), folder.out.string());
+}
+
 void checkReport(const ConversionTarget &target,
                  const ConvertArguments &arguments) {
   const fs::path &file = target.reportFile;
   if (file.empty())
     return;
-  if (liesWithin(file, target.out))
-    fail("--report={}: lies in the folder to make, {}; choose another place",
-         file.string(), target.out.string());
   checkWhatReportReplaces(file, arguments);
   if (!isFolder(fs::absolute(file).parent_path()))
     fail("--report={}: its folder does not exist; make it first",
@@ -121,7 +129,6 @@ std::vector<ConversionTarget> makeTargets(const ConvertArguments &arguments) {
     target.writer = std::make_unique<ModelFolderWriter>(
         target.out,
         FolderOptions{.force = arguments.force, .source = arguments.source});
-    checkReport(target, arguments);
     targets.push_back(std::move(target));
   }
   return targets;
@@ -129,6 +136,9 @@ std::vector<ConversionTarget> makeTargets(const ConvertArguments &arguments) {
 
 /// "a/b/" and "a/b" are the same folder.
 fs::path parentOf(const fs::path &folder) {
+  checkReportsAndFolders(targets);
+  for (const ConversionTarget &target : targets)
+    checkReport(target, arguments);
   return (fs::absolute(folder) / "")
       .lexically_normal()
       .parent_path()
