@@ -149,9 +149,18 @@ ModelFolderWriter::ModelFolderWriter(fs::path outPath, FolderOptions options)
            "destination",
            options.source.string(), out.string());
   }
-  if (!isFolder(parent))
+  if (!isFolder(parent)) {
+    if (pathExists(parent))
+      fail("{}: {} is a file, not a folder; choose another place", out.string(),
+           parent.string());
     fail("{}: the folder {} is not there; make it first", out.string(),
          parent.string());
+  }
+  if (!options.source.empty() && liesWithin(out, options.source) &&
+      !liesWithin(options.source, out))
+    fail("{}: lies in the model {}, which must stay as it is; choose another "
+         "place",
+         out.string(), options.source.string());
   if (::access(parent.c_str(), W_OK | X_OK) != 0)
     fail("{}: cannot write in {}: {}", out.string(), parent.string(),
          std::strerror(errno));

@@ -386,6 +386,22 @@ class BadInputTest(ModelTest):
             self.assertEqual(os.listdir(folder), [])
         self.assert_nothing_left(out)
 
+    def test_folders_in_the_model(self):
+        model = self.copy_model(source=self.golden)
+        before = sorted(os.listdir(model))
+        inside = os.path.join(model, "sub")
+        words = [f"{inside}: lies in the model {model}", "another place"]
+        self.assert_fails(words, "import", model, inside)
+        convert = ["--layers=1", "--init=row-mean"]
+        self.assert_fails(words, "convert", model, inside, *convert)
+        self.assert_fails([f"--dump-ir={inside}: is or lies in the model "
+                           f"{model}"], "convert", model, self.path("out"),
+                          *convert, f"--dump-ir={inside}")
+        file = self.write("file", "mine")
+        self.assert_fails([f"{file}/out: {file} is a file, not a folder"],
+                          "import", model, file + "/out")
+        self.assertEqual(sorted(os.listdir(model)), before)
+
     def test_dump_in_the_output(self):
         out = self.path("out")
         for dump in out, out + "/", os.path.join(out, "ir"):

@@ -98,12 +98,16 @@ void checkReport(const ConversionTarget &target,
   requireReplaceable(file, "--report=" + file.string(), arguments.force);
 }
 
-/// A dump there would stand where the new folder goes.
-void checkDump(const fs::path &dump, const fs::path &out) {
-  if (!dump.empty() && liesWithin(dump, out))
+/// A dump there would stand where the new folder goes, or change the model.
+void checkDump(const ConvertArguments &arguments, const fs::path &out) {
+  const fs::path &dump = arguments.dumpDirectory;
+  if (dump.empty())
+    return;
+  if (liesWithin(dump, out))
     fail("--dump-ir={}: lies in the folder to make, {}; choose another place",
          dump.string(), out.string());
 }
+  requireOutsideModel("--dump-ir", dump, arguments.source);
 
 /// All conversions read the source; the first must not replace it.
 void checkSource(const ConvertArguments &arguments, const fs::path &out) {
@@ -124,7 +128,7 @@ std::vector<ConversionTarget> makeTargets(const ConvertArguments &arguments) {
     if (!arguments.reportFile.empty())
       target.reportFile =
           pathOfRank(arguments.reportFile, rank, arguments, "--report=");
-    checkDump(arguments.dumpDirectory, target.out);
+    checkDump(arguments, target.out);
     checkSource(arguments, target.out);
     target.writer = std::make_unique<ModelFolderWriter>(
         target.out,
