@@ -168,6 +168,23 @@ class BadInputTest(ModelTest):
                 ["eval", folder, f"--text={self.write('t', 'some text')}"]:
             self.assert_fails(["<|beyond|>", str(rows + 3)], *command)
 
+    def test_tokenizer_that_cannot_be_read(self):
+        for content in ['{"version": "1.0", ',
+                        "version https://git-lfs.github.com/spec/v1\n"]:
+            folder = self.copy_model(f"model-{len(content)}")
+            path = os.path.join(folder, "tokenizer.json")
+            with open(path, "w") as file:
+                file.write(content)
+            for number, command in enumerate((
+                    ["import"], ["convert", "--layers=1", "--init=row-mean"])):
+                out = self.path(f"out-{len(content)}-{number}")
+                result = stem_run(command[0], folder, out, *command[1:])
+                warning, = [line for line in result.stderr.splitlines()
+                            if line.startswith(f"warning: {path}: ")]
+                self.assertIn("it is copied as it is", warning)
+                with open(os.path.join(out, "tokenizer.json")) as file:
+                    self.assertEqual(file.read(), content)
+
     def test_texts(self):
         self.assert_fails(["no.txt", "no such file"], "eval", self.small,
                           f"--text={self.path('no.txt')}")
@@ -369,6 +386,22 @@ class BadInputTest(ModelTest):
         self.assert_fails(["/no/such"], "eval", self.golden,
                           f"--input-ids={ids}", "--logits-out=/no/such/out")
 
+    def test_folders_in_the_model(self):
+        model = self.copy_model(source=self.golden)
+        before = sorted(os.listdir(model))
+        inside = os.path.join(model, "sub")
+        words = [f"{inside}: lies in the model {model}", "another place"]
+        self.assert_fails(words, "import", model, inside)
+        convert = ["--layers=1", "--init=row-mean"]
+        self.assert_fails(words, "convert", model, inside, *convert)
+        self.assert_fails([f"--dump-ir={inside}: is or lies in the model "
+                           f"{model}"], "convert", model, self.path("out"),
+                          *convert, f"--dump-ir={inside}")
+        file = self.write("file", "mine")
+        self.assert_fails([f"{file}/out: {file} is a file, not a folder"],
+                          "import", model, file + "/out")
+        self.assertEqual(sorted(os.listdir(model)), before)
+
     def test_dump_cannot_be_written(self):
         out, file = self.path("out"), self.write("file", "")
         self.assert_fails([f"cannot create {file}"],
@@ -385,22 +418,6 @@ class BadInputTest(ModelTest):
             self.assertIn("cannot write " + folder, result.stderr)
             self.assertEqual(os.listdir(folder), [])
         self.assert_nothing_left(out)
-
-    def test_folders_in_the_model(self):
-        model = self.copy_model(source=self.golden)
-        before = sorted(os.listdir(model))
-        inside = os.path.join(model, "sub")
-        words = [f"{inside}: lies in the model {model}", "another place"]
-        self.assert_fails(words, "import", model, inside)
-        convert = ["--layers=1", "--init=row-mean"]
-        self.assert_fails(words, "convert", model, inside, *convert)
-        self.assert_fails([f"--dump-ir={inside}: is or lies in the model "
-                           f"{model}"], "convert", model, self.path("out"),
-                          *convert, f"--dump-ir={inside}")
-        file = self.write("file", "mine")
-        self.assert_fails([f"{file}/out: {file} is a file, not a folder"],
-                          "import", model, file + "/out")
-        self.assertEqual(sorted(os.listdir(model)), before)
 
     def test_dump_in_the_output(self):
         out = self.path("out")

@@ -17,6 +17,7 @@
 #include "ConversionReport.h"
 #include "FolderConversion.h"
 #include "OutputFile.h"
+#include "Tokenizing.h"
 #include "stem/Support/Files.h"
 #include "stem/Support/Format.h"
 #include "stem/Support/Process.h"
@@ -69,7 +70,6 @@ void checkWhatReportReplaces(const fs::path &file,
            file.string(), text.string());
 }
 
-/// Before anything is computed.
 /// The page of one rank may have the name of another one's folder.
 void checkReportsAndFolders(const std::vector<ConversionTarget> &targets) {
   for (const ConversionTarget &page : targets)
@@ -81,6 +81,7 @@ void checkReportsAndFolders(const std::vector<ConversionTarget> &targets) {
             page.reportFile.string(), folder.out.string());
 }
 
+/// Before anything is computed.
 void checkReport(const ConversionTarget &target,
                  const ConvertArguments &arguments) {
   const fs::path &file = target.reportFile;
@@ -106,8 +107,8 @@ void checkDump(const ConvertArguments &arguments, const fs::path &out) {
   if (liesWithin(dump, out))
     fail("--dump-ir={}: lies in the folder to make, {}; choose another place",
          dump.string(), out.string());
-}
   requireOutsideModel("--dump-ir", dump, arguments.source);
+}
 
 /// All conversions read the source; the first must not replace it.
 void checkSource(const ConvertArguments &arguments, const fs::path &out) {
@@ -135,14 +136,14 @@ std::vector<ConversionTarget> makeTargets(const ConvertArguments &arguments) {
         FolderOptions{.force = arguments.force, .source = arguments.source});
     targets.push_back(std::move(target));
   }
+  checkReportsAndFolders(targets);
+  for (const ConversionTarget &target : targets)
+    checkReport(target, arguments);
   return targets;
 }
 
 /// "a/b/" and "a/b" are the same folder.
 fs::path parentOf(const fs::path &folder) {
-  checkReportsAndFolders(targets);
-  for (const ConversionTarget &target : targets)
-    checkReport(target, arguments);
   return (fs::absolute(folder) / "")
       .lexically_normal()
       .parent_path()
@@ -230,6 +231,8 @@ Json Convert::convert(FolderConversion &conversion,
 }
 
 void Convert::run() {
+  if (!basis.isCalibrated())
+    warnOfTokenizer(basis.checkpoint);
   std::deque<FolderConversion> conversions;
   uint64_t bytes = 0;
   for (const ConversionTarget &target : targets)

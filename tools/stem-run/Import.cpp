@@ -13,6 +13,7 @@
 #include "Json.h"
 #include "Progress.h"
 #include "TensorCopy.h"
+#include "Tokenizing.h"
 #include "stem/Runtime/Arena.h"
 #include "stem/Support/Error.h"
 #include "stem/Support/Format.h"
@@ -79,6 +80,7 @@ void Import::run() {
   tensors = declareTensors(writer, checkpoint, types);
   for (const TensorInfo *tensor : tensors)
     bytes += bytesAs(*tensor, types.typeOf(*tensor));
+  warnOfTokenizer(checkpoint);
   addModelFiles(writer, checkpoint, checkpoint.config().stem.has_value());
   writer.addText("config.json", configTextAs(checkpoint, types));
   writer.setProvenance(

@@ -35,6 +35,18 @@ std::optional<Tokenizer> stem::loadTokenizer(const Checkpoint &checkpoint) {
   return Tokenizer::fromFolder(checkpoint.path());
 }
 
+void stem::warnOfTokenizer(const Checkpoint &checkpoint) {
+  if (checkpoint.gguf())
+    return;
+  try {
+    loadTokenizer(checkpoint);
+  } catch (const Error &error) {
+    printWarning(fmt::format("{}; it is copied as it is, and no text can be "
+                             "read with it",
+                             error.what()));
+  }
+}
+
 Tokenizer stem::requireTokenizer(const Checkpoint &checkpoint,
                                  std::string_view instead) {
   std::optional<Tokenizer> tokenizer = loadTokenizer(checkpoint);

@@ -27,6 +27,10 @@ bool hasTokenizer(const Checkpoint &checkpoint);
 /// The tokenizer, or nothing when the model has none.
 std::optional<Tokenizer> loadTokenizer(const Checkpoint &checkpoint);
 
+/// For commands that copy a folder's tokenizer without reading text: a warning
+/// where it cannot be read.
+void warnOfTokenizer(const Checkpoint &checkpoint);
+
 /// For commands that read text: an Error when there is none, or when a token's
 /// id lies outside the model's vocabulary. `instead` says what works without.
 Tokenizer requireTokenizer(const Checkpoint &checkpoint,
