@@ -228,6 +228,10 @@ class RowsTest(TrainingTest):
         model = self.variant("bytes", tensors, row_dtype="uint8")
         self.assert_fails(["has rows of 8 bits, which overlays do not replace"],
                           "inspect", model, f"--rows={rows}")
+        problem, = stem_json("inspect", model)["unsupported"]
+        self.assertIn(f"{model}: stem.row_dtype is \"uint8\"", problem)
+        self.assert_fails(["has type U8"], "generate", model,
+                          "--prompt-ids=1")
 
     # ---- What does not fit ----
 

@@ -48,6 +48,7 @@ public:
 private:
   void collectTensors();
   void collectOverlays();
+  void collectRows();
   void collectTokenizer();
   void collectChat(const Tokenizer &tokenizer);
   void printModel() const;
@@ -78,8 +79,10 @@ Inspection::Inspection(const InspectArguments &arguments)
   }
   collectTensors();
   collectOverlays();
-  if (checkpoint)
+  if (checkpoint) {
+    collectRows();
     collectTokenizer();
+  }
 }
 
 void Inspection::collectOverlays() {
@@ -113,6 +116,16 @@ void Inspection::collectTensors() {
     ++count;
     bytes += tensor.bytes;
   }
+}
+
+/// The format has more than this version runs.
+void Inspection::collectRows() {
+  if (const auto &stem = checkpoint->config().stem;
+      stem && stem->rowDType == "uint8")
+    unsupported.push_back(
+        fmt::format("{}: stem.row_dtype is \"uint8\"; rows in float32, float16 "
+                    "or bfloat16 can be run",
+                    arguments.path.string()));
 }
 
 void Inspection::collectTokenizer() {
