@@ -122,6 +122,15 @@ class CalibrateTextTest(ModelTest):
                 r"the model has written answers, \d+ tokens"]:
             self.assertRegex(result.stderr, pattern)
 
+    def test_no_more_is_written_than_is_needed(self):
+        result = stem_run("convert", self.small, self.path("out"),
+                          "--layers=1", "--calibrate-tokens=8192",
+                          self.text(), "--self-share=0.12",
+                          "--dialogue-share=0")
+        written, = re.findall(r"has written its own text, (\d+) tokens",
+                              result.stderr)
+        self.assertLess(int(written), 3 * 1024)
+
     def test_no_template(self):
         model = self.copy_model()
         os.remove(os.path.join(model, "tokenizer_config.json"))
@@ -131,6 +140,21 @@ class CalibrateTextTest(ModelTest):
         self.assert_fails(["--dialogue-share=0.1", "has no chat template"],
                           "convert", model, self.path("out"), self.text(),
                           "--dialogue-share=0.1")
+
+    def test_characters_without_a_token(self):
+        model = self.copy_model()
+        path = os.path.join(model, "tokenizer.json")
+        with open(path) as file:
+            tokenizer = json.load(file)
+        del tokenizer["model"]["vocab"]["e"]
+        with open(path, "w") as file:
+            json.dump(tokenizer, file)
+        result = stem_run("convert", model, self.path("out"), "--layers=1",
+                          "--calibrate-tokens=8192", self.text())
+        warnings = [line for line in result.stderr.splitlines()
+                    if "have no token and were left out" in line]
+        self.assertEqual(len(warnings), 2, warnings)
+        self.assertIn(f"{model}: dialogue to calibrate on: ", warnings[1])
 
     def test_wrong_template(self):
         model, out = self.copy_model(), self.path("out")
@@ -145,15 +169,6 @@ class CalibrateTextTest(ModelTest):
                  ["one turn"]),
                 ("", ["no token for a conversation of 1 message,"]),
                 ("{% if false %}x{% endif %}",
-    def test_no_more_is_written_than_is_needed(self):
-        result = stem_run("convert", self.small, self.path("out"),
-                          "--layers=1", "--calibrate-tokens=8192",
-                          self.text(), "--self-share=0.12",
-                          "--dialogue-share=0")
-        written, = re.findall(r"has written its own text, (\d+) tokens",
-                              result.stderr)
-        self.assertLess(int(written), 3 * 1024)
-
                  ["no token for a conversation of 1 message,"]),
                 (second + "{% else %}a{% endif %}",
                  ["no token for a conversation of 3 messages,"])]:
@@ -218,6 +233,20 @@ class CalibrateTextTest(ModelTest):
         self.assert_fails([path + ":2:", "text"], "convert", self.small,
                           self.path("out"), f"--calibrate={path}")
 
+    def test_byte_that_is_not_utf8(self):
+        command = ["convert", self.small, self.path("out"), "--layers=1"]
+        line = b'{"text": "' + b"word " * 40 + b'"}\n'
+        passage = b"The same words again. " * 10 + b"\n\n"
+        for name, content, place in [
+                ("plain", passage * 3 + b"a\fcaf\xe9 noir", ""),
+                ("lines.jsonl", line * 2 + b"\n" + line[:50] + b"\xe9" + line,
+                 ":4")]:
+            path = self.write(name, content)
+            message = (f"{path}{place}: the text is not valid UTF-8: byte "
+                       f"{content.index(0xe9)} (0xE9) does not belong")
+            self.assert_fails([message], *command, f"--calibrate={path}")
+            self.assert_fails([message], "eval", self.small, f"--text={path}")
+
     def test_too_few_tokens_beside_dialogue(self):
         command = ["convert", self.small, self.path("out"), "--layers=1",
                    "--calibrate=self", self.text(), "--dialogue-share=0.9"]
@@ -233,20 +262,6 @@ class CalibrateTextTest(ModelTest):
         path = self.write("text", text + "\n\n" + text)
         out = self.path("stem")
         result = stem_run("convert", self.small, out, "--layers=1",
-    def test_byte_that_is_not_utf8(self):
-        command = ["convert", self.small, self.path("out"), "--layers=1"]
-        line = b'{"text": "' + b"word " * 40 + b'"}\n'
-        passage = b"The same words again. " * 10 + b"\n\n"
-        for name, content, place in [
-                ("plain", passage * 3 + b"a\fcaf\xe9 noir", ""),
-                ("lines.jsonl", line * 2 + b"\n" + line[:50] + b"\xe9" + line,
-                 ":4")]:
-            path = self.write(name, content)
-            message = (f"{path}{place}: the text is not valid UTF-8: byte "
-                       f"{content.index(0xe9)} (0xE9) does not belong")
-            self.assert_fails([message], *command, f"--calibrate={path}")
-            self.assert_fails([message], "eval", self.small, f"--text={path}")
-
                           f"--calibrate={path}", "--calibrate-tokens=8192",
                           "--dialogue-share=0")
         self.assertIn("1 passages that occur before are left out, 50.0 % of "

@@ -32,7 +32,8 @@ std::vector<int32_t> stem::encodeChat(const Tokenizer &tokenizer,
                                       const std::vector<ChatMessage> &messages,
                                       const ChatOptions &given,
                                       const std::string &name,
-                                      const std::string &where) {
+                                      const std::string &where,
+                                      EncodeReport *report) {
   const auto &source = tokenizer.chatTemplate();
   if (!source)
     fail("{}: the model has no chat template", name);
@@ -52,7 +53,14 @@ std::vector<int32_t> stem::encodeChat(const Tokenizer &tokenizer,
   for (const ChatPiece &piece : pieces)
     parts.push_back({piece.text, /*parseSpecial=*/!piece.fromUser});
   // The template writes the begin token itself where the model wants one.
-  return encodeText(tokenizer, parts, /*addSpecialTokens=*/false, where);
+  EncodeReport own;
+  std::vector<int32_t> ids =
+      encodeQuietly(tokenizer, parts, /*addSpecialTokens=*/false, where, own);
+  if (report)
+    *report = std::move(own);
+  else
+    warnOfEncoding(own, where);
+  return ids;
 }
 
 /// A conversation as far as it has come.
@@ -60,25 +68,29 @@ struct DialogueWriter::Dialogue {
   const DialoguePrompt *prompt;
   std::vector<ChatMessage> messages;
   std::vector<int32_t> ids;
+  EncodeReport report; ///< of the prompt's ids
 };
 
 DialogueWriter::DialogueWriter(const Tokenizer &tokenizer,
                                const std::string &name)
     : tokenizer(tokenizer), name(name) {
   const std::string answer = "Yes.";
+  EncodeReport ignored; // what is written is warned of
   for (const DialoguePrompt &prompt : dialoguePrompts()) {
     const ChatMessage first{"user", std::string(prompt.first)};
-    firsts.push_back(encode({first}));
+    firsts.push_back(encode({first}, ignored));
     // Before the model writes anything: whether the template takes two turns.
     if (!prompt.second.empty())
       encode(
-          {first, {"assistant", answer}, {"user", std::string(prompt.second)}});
+          {first, {"assistant", answer}, {"user", std::string(prompt.second)}},
+          ignored);
   }
 }
 
 /// With a date of its own, so that the same model gives the same ids.
 std::vector<int32_t>
-DialogueWriter::encode(const std::vector<ChatMessage> &messages) const {
+DialogueWriter::encode(const std::vector<ChatMessage> &messages,
+                       EncodeReport &report) const {
   ChatOptions options;
   std::tm date = {};
   date.tm_year = 2025 - 1900;
@@ -90,7 +102,7 @@ DialogueWriter::encode(const std::vector<ChatMessage> &messages) const {
       "--dialogue-share=0 goes without";
   std::vector<int32_t> ids;
   try {
-    ids = encodeChat(tokenizer, messages, options, name, name);
+    ids = encodeChat(tokenizer, messages, options, name, name, &report);
   } catch (const Error &error) {
     fail("{} ({})", error.what(), advice);
   }
@@ -133,12 +145,14 @@ void DialogueWriter::answer(ModelWriter &writer,
       continue;
     std::vector<ChatMessage> messages = dialogue.messages;
     messages.push_back({"user", std::string(user)});
-    std::vector<int32_t> prompt = encode(messages);
+    EncodeReport report;
+    std::vector<int32_t> prompt = encode(messages, report);
     const int64_t room = maxPositions - static_cast<int64_t>(prompt.size());
     if (room < kLeastOfAnswer)
       continue;
     dialogue.messages = std::move(messages);
     dialogue.ids = prompt;
+    dialogue.report = std::move(report);
     answered.push_back(&dialogue);
     tasks.push_back({std::move(prompt), std::min(room, kMostOfAnswer),
                      /*greedy=*/0, firstStream + 2 * i + isSecond});
@@ -161,21 +175,24 @@ TextSource DialogueWriter::write(ModelWriter &writer, int64_t tokens,
   const std::span<const DialoguePrompt> prompts = dialoguePrompts();
   TextSource source{"dialogue", "", {}, /*isDialogue=*/true};
   uint64_t count = 0;
+  EncodeReport report;
   // Answers longer than expected leave dialogues over, shorter ones ask for
   // another round.
   for (int64_t rest = tokens, mean = kUsualLength; rest > 0;) {
     const uint64_t firstStream = kFirstStream + 2 * count;
     std::vector<Dialogue> dialogues;
     for (int64_t i = 0; i < (rest + mean - 1) / mean; ++i, ++count)
-      dialogues.push_back({&prompts[count % prompts.size()], {}, {}});
+      dialogues.push_back({&prompts[count % prompts.size()], {}, {}, {}});
     answer(writer, dialogues, firstStream, /*isSecond=*/false, maxPositions);
     answer(writer, dialogues, firstStream, /*isSecond=*/true, maxPositions);
     for (size_t i = 0; i < dialogues.size() && rest > 0; ++i) {
       rest -= static_cast<int64_t>(dialogues[i].ids.size());
+      addReport(report, dialogues[i].report);
       source.documents.push_back(std::move(dialogues[i].ids));
     }
     mean = source.tokens() / static_cast<int64_t>(source.documents.size());
   }
+  warnOfEncoding(report, name + ": dialogue to calibrate on");
   source.sha256 = hashIds(source.documents);
   return source;
 }

@@ -29,11 +29,11 @@ std::span<const DialoguePrompt> dialoguePrompts();
 /// The ids of a conversation in the model's chat template, up to where the
 /// assistant's next answer begins. Special tokens count where the template
 /// writes them. `name` stands for the model in messages, `where` for the text.
-std::vector<int32_t> encodeChat(const Tokenizer &tokenizer,
-                                const std::vector<ChatMessage> &messages,
-                                const ChatOptions &options,
-                                const std::string &name,
-                                const std::string &where);
+/// Warnings go into `report`, where there is one.
+std::vector<int32_t>
+encodeChat(const Tokenizer &tokenizer, const std::vector<ChatMessage> &messages,
+           const ChatOptions &options, const std::string &name,
+           const std::string &where, EncodeReport *report = nullptr);
 
 /// Conversations of users and the model until there are `tokens` tokens. Throws
 /// an Error where the template cannot be rendered or gives no tokens; the
@@ -56,7 +56,8 @@ private:
   void answer(ModelWriter &writer, std::vector<Dialogue> &dialogues,
               uint64_t firstStream, bool isSecond, int64_t maxPositions) const;
   size_t longestPrompt() const;
-  std::vector<int32_t> encode(const std::vector<ChatMessage> &messages) const;
+  std::vector<int32_t> encode(const std::vector<ChatMessage> &messages,
+                              EncodeReport &report) const;
 
   const Tokenizer &tokenizer;
   std::string name;

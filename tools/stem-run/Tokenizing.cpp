@@ -111,12 +111,11 @@ std::vector<int32_t> stem::checkedIds(std::span<const int64_t> ids,
   return result;
 }
 
-/// An Error names `where`.
-static std::vector<int32_t> encodeQuietly(const Tokenizer &tokenizer,
-                                          std::span<const TextPart> parts,
-                                          bool addSpecialTokens,
-                                          const std::string &where,
-                                          EncodeReport &report) {
+std::vector<int32_t> stem::encodeQuietly(const Tokenizer &tokenizer,
+                                         std::span<const TextPart> parts,
+                                         bool addSpecialTokens,
+                                         const std::string &where,
+                                         EncodeReport &report) {
   EncodeOptions options;
   options.addSpecialTokens = addSpecialTokens;
   try {
@@ -126,8 +125,16 @@ static std::vector<int32_t> encodeQuietly(const Tokenizer &tokenizer,
   }
 }
 
-static void warnOfEncoding(const EncodeReport &report, const std::string &where,
-                           const std::string &hint) {
+void stem::addReport(EncodeReport &sum, const EncodeReport &report) {
+  sum.droppedSymbols += report.droppedSymbols;
+  for (const std::string &token : report.specialTokensAsText)
+    if (std::ranges::find(sum.specialTokensAsText, token) ==
+        sum.specialTokensAsText.end())
+      sum.specialTokensAsText.push_back(token);
+}
+
+void stem::warnOfEncoding(const EncodeReport &report, const std::string &where,
+                          const std::string &hint) {
   if (!report.specialTokensAsText.empty())
     printWarning(fmt::format("{}: {} taken as text, not as special tokens{}",
                              where, fmt::join(report.specialTokensAsText, " "),
@@ -161,11 +168,7 @@ stem::encodeTexts(const Tokenizer &tokenizer,
     EncodeReport report;
     ids.push_back(encodeQuietly(tokenizer, {&part, 1}, options.addSpecialTokens,
                                 where, report));
-    sum.droppedSymbols += report.droppedSymbols;
-    for (std::string &token : report.specialTokensAsText)
-      if (std::ranges::find(sum.specialTokensAsText, token) ==
-          sum.specialTokensAsText.end())
-        sum.specialTokensAsText.push_back(std::move(token));
+    addReport(sum, report);
   }
   warnOfEncoding(sum, where, options.hint);
   return ids;

@@ -49,6 +49,19 @@ std::vector<int32_t> specialIds(const Checkpoint &checkpoint,
 std::vector<int32_t> checkedIds(std::span<const int64_t> ids,
                                 uint64_t vocabSize, std::string_view where);
 
+/// What several texts give together.
+void addReport(EncodeReport &sum, const EncodeReport &report);
+/// Prints warnings. `hint` ends that of special tokens.
+void warnOfEncoding(const EncodeReport &report, const std::string &where,
+                    const std::string &hint = "");
+
+/// Encodes and gives what there is to warn of; an Error names `where`.
+std::vector<int32_t> encodeQuietly(const Tokenizer &tokenizer,
+                                   std::span<const TextPart> parts,
+                                   bool addSpecialTokens,
+                                   const std::string &where,
+                                   EncodeReport &report);
+
 /// Encodes and prints warnings: special tokens that were taken as text,
 /// characters without a token. `hint` ends the first of these.
 std::vector<int32_t> encodeText(const Tokenizer &tokenizer,
