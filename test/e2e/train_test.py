@@ -465,8 +465,9 @@ class TrainTest(TrainingTest):
                 ("nothing to train on", [out]),
                 ("--out is required", ["--batch-ids=x", "--steps=1"]),
                 ("--batch-ids needs --steps", [out, "--batch-ids=x"]),
-                ("--batch=1048576 of --ctx=64: a batch has at most 16777215 "
-                 "tokens", [out, "--data=x", "--batch=1048576", "--ctx=64"]),
+                ("--batch=1048576 of --ctx=2048: a batch has at most "
+                 "2147483647 tokens",
+                 [out, "--data=x", "--batch=1048576", "--ctx=2048"]),
                 ("--data does not go with --batch-ids",
                  [out, "--batch-ids=x", "--steps=1", "--data=y"]),
                 ("--betas=1,2: give two numbers",

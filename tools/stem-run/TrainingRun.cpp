@@ -26,10 +26,6 @@
 using namespace stem;
 namespace fs = std::filesystem;
 
-/// Places of a step are counted in 32 bits, with room for the rest of a tile in
-/// each of its sequences.
-static constexpr int64_t kMostBatchTokens = INT32_MAX / kTrainingTile;
-
 TrainingRun::TrainingRun(TrainArguments given)
     : arguments(std::move(given)), folder(arguments.out, arguments.source(),
                                           arguments.resume, arguments.keep),
@@ -81,13 +77,15 @@ void TrainingRun::chooseShape() {
     checkSequenceLength(static_cast<uint64_t>(data.length),
                         checkpoint.config().maxPositions);
   }
-  int64_t tokens;
-  if (__builtin_mul_overflow(data.rows, data.length, &tokens) ||
-      tokens > kMostBatchTokens)
+  // Places of a step, whole tiles of each sequence, are counted in 32 bits.
+  int64_t places;
+  if (__builtin_mul_overflow(data.rows, (data.length - 1) / kTrainingTile + 1,
+                             &places) ||
+      places > INT32_MAX / kTrainingTile)
     throw UsageError(fmt::format(
-        "--batch={} of --ctx={}: a batch has at most {} tokens; give a smaller "
-        "--batch with --accumulate",
-        data.rows, data.length, kMostBatchTokens));
+        "--batch={} of --ctx={}: a batch has at most {} tokens, in tiles of {} "
+        "for each sequence; give a smaller --batch with --accumulate",
+        data.rows, data.length, INT32_MAX, kTrainingTile));
   shape = {data.rows, data.length, arguments.trainer.accumulate};
 }
 
