@@ -7,8 +7,11 @@
 
 #include "RowReader.h"
 
+#include "stem/Support/Error.h"
+
 #include <algorithm>
 #include <cerrno>
+#include <system_error>
 #include <unistd.h>
 
 using namespace stem;
@@ -56,11 +59,20 @@ bool RowReader::Batch::takeOne() {
 }
 
 RowReader::RowReader(int count) {
-  for (int i = 0; i < count; ++i)
-    threads.emplace_back([this] { run(); });
+  try {
+    for (int i = 0; i < count; ++i)
+      threads.emplace_back([this] { run(); });
+  } catch (const std::system_error &error) {
+    const size_t started = threads.size();
+    end();
+    fail("thread {} of {} that read rows cannot be started: {}", started + 1,
+         count, error.code().message());
+  }
 }
 
-RowReader::~RowReader() {
+RowReader::~RowReader() { end(); }
+
+void RowReader::end() {
   {
     const std::lock_guard<std::mutex> lock(mutex);
     isEnding = true;
@@ -89,7 +101,7 @@ void RowReader::run() {
 std::shared_ptr<RowReader::Batch> RowReader::start(std::vector<RowRead> reads) {
   const size_t count = reads.size();
   auto batch = std::make_shared<Batch>(std::move(reads));
-  if (count == 0)
+  if (count == 0 || threads.empty())
     return batch;
   {
     const std::lock_guard<std::mutex> lock(mutex);
@@ -100,6 +112,11 @@ std::shared_ptr<RowReader::Batch> RowReader::start(std::vector<RowRead> reads) {
   else
     wanted.notify_all();
   return batch;
+}
+
+size_t RowReader::waiting() {
+  const std::lock_guard<std::mutex> lock(mutex);
+  return queue.size();
 }
 
 RowReader::Outcome RowReader::wait(Batch &batch) {

@@ -53,11 +53,15 @@ public:
     std::optional<Failure> failure; ///< the first in the order of the reads
   };
 
+  /// Throws an Error where the system gives no more threads. Without any, the
+  /// callers of wait read.
   explicit RowReader(int threads);
   /// Reads that have been started end first.
   ~RowReader();
   RowReader(const RowReader &) = delete;
   RowReader &operator=(const RowReader &) = delete;
+
+  size_t waiting(); ///< batches that no thread has found empty
 
   /// What the reads write to is the batch's until it was waited for.
   std::shared_ptr<Batch> start(std::vector<RowRead> reads);
@@ -71,6 +75,7 @@ public:
 
 private:
   void run();
+  void end();
 
   std::mutex mutex;
   std::condition_variable wanted;

@@ -502,12 +502,16 @@ stem_status stem_table_prefetch(stem_context *context, stem_table_store *store,
     if (!plan->ids.empty() && plan->ids[plan->largestAt] >= wanted.rows)
       return idOutOfRange(context, wanted, plan->ids[plan->largestAt],
                           plan->largestAt);
-    Ticket ticket = {table, plan};
+    // Outstanding before it takes staging: whatever fails, its plan ends it.
+    const stem_ticket given = store->nextTicket++;
+    Ticket &ticket =
+        store->tickets.emplace(given, Ticket{table, plan}).first->second;
     if (!wanted.data)
-      if (stem_status status = startReads(context, *store, ticket))
+      if (stem_status status = startReads(context, *store, ticket)) {
+        stem_table_release(store, given);
         return status;
-    store->tickets.emplace(store->nextTicket, std::move(ticket));
-    *out_ticket = store->nextTicket++;
+      }
+    *out_ticket = given;
     return STEM_OK;
   });
 }

@@ -363,6 +363,14 @@ TEST(StagingPool, GivesRunsThatDoNotOverlap) {
   EXPECT_EQ(pool.take(size + 1), nullptr);
 }
 
+TEST(RowReader, KeepsNoBatchWithoutThreads) {
+  char target[4] = {};
+  RowReader reader(0);
+  auto batch = reader.start({RowRead{-1, 0, 4, target}});
+  EXPECT_EQ(reader.waiting(), 0u);
+  EXPECT_TRUE(RowReader::wait(*batch).failure);
+}
+
 TEST(RowReader, TellsTheFirstFailure) {
   char target[4] = {};
   RowReader reader(3);
