@@ -86,6 +86,10 @@ class TablePlacementTest(ModelTest):
                                     f"--against={self.small}",
                                     f"--tables={place}") for place in PLACES)
         self.assertEqual(resident["files"], read["files"])
+        for against, times in ((self.small, 1), (model, 2)):
+            errors = stem_run("eval", model, f"--text={text}",
+                              f"--against={against}", "--tables=file").stderr
+            self.assertEqual(errors.count("\ntables: "), times, errors)
 
     def test_bench(self):
         result = stem_json("bench", self.small, self.stem(), "--tables=file",

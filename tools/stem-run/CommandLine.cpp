@@ -218,11 +218,10 @@ CLI::Option *stem::addTablePlacementOptions(CLI::App &command,
   return tables;
 }
 
-/// Below 1: a share of the vocabulary.
-static double parseCacheRows(const std::string &text) {
+static void parseCacheRows(const std::string &text, EngineOptions &options) {
   const bool isShare = text.ends_with('%');
-  const std::string number = text.substr(0, text.size() - isShare);
-  const std::optional<double> value = readFinite(number);
+  const std::optional<double> value =
+      readFinite(text.substr(0, text.size() - isShare));
   const bool isGood =
       value && *value >= 0 &&
       (isShare ? *value <= 100
@@ -232,10 +231,10 @@ static double parseCacheRows(const std::string &text) {
         "--cache-rows={}: wanted a number of ids, 0 or more, or a share of the "
         "vocabulary from 0% to 100%",
         text));
-  if (!isShare)
-    return *value;
-  // All ids are more than any share of them.
-  return *value == 100 ? double(INT32_MAX) : *value / 100;
+  if (isShare)
+    options.cacheShare = *value / 100;
+  else
+    options.cacheIds = static_cast<int64_t>(*value);
 }
 
 stem_isa stem::parseIsa(const std::string &name) {
@@ -259,7 +258,7 @@ EngineOptions stem::engineOptions(const CompileArguments &arguments) {
   options.useCache = !arguments.noCompileCache;
   options.tables = arguments.tables == "file" ? TablePlacement::File
                                               : TablePlacement::Resident;
-  options.cacheRows = parseCacheRows(arguments.cacheRows);
+  parseCacheRows(arguments.cacheRows, options);
   options.onPlan = [](const std::string &plan) { printStderr("{}\n", plan); };
   return options;
 }

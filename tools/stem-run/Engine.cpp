@@ -211,10 +211,9 @@ stem_kv_options Engine::Impl::modelCache() const {
 }
 
 int64_t Engine::Impl::keptIds() const {
-  const double vocab = static_cast<double>(vocabSize());
-  const double ids =
-      options.cacheRows < 1 ? options.cacheRows * vocab : options.cacheRows;
-  return static_cast<int64_t>(std::min(ids, vocab));
+  const auto share = static_cast<int64_t>(options.cacheShare *
+                                          static_cast<double>(vocabSize()));
+  return std::min(vocabSize(), sumOfBytes({options.cacheIds, share}));
 }
 
 void Engine::Impl::plan() {

@@ -45,9 +45,10 @@ struct EngineOptions {
   int64_t maxSequences = 1;
   int64_t maxStepTokens = kStepTokens; ///< longest prefill or score step
   TablePlacement tables = TablePlacement::Resident;
-  /// Ids whose rows are kept of tables in files; as a share of the vocabulary
-  /// where it is below 1.
-  double cacheRows = 0;
+  /// Ids whose rows are kept of tables in files: so many, and this share of the
+  /// vocabulary.
+  int64_t cacheIds = 0;
+  double cacheShare = 0;
   int64_t memory = 0; ///< that the process keeps within; 0: what is available
   /// What to do where that is too little, in the words of the command's flags.
   std::string memoryAdvice =

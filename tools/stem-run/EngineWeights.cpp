@@ -257,31 +257,31 @@ EngineWeights::EngineWeights(std::span<const stem_entry *const> entries,
   bytesOfTables = offset - bytesOfParameters;
 }
 
-int64_t EngineWeights::tableBytesInFiles() const {
+/// Of the tables in files.
+template <typename Bytes>
+int64_t EngineWeights::sumOverFiles(const Bytes &bytesOf) const {
   int64_t sum = 0;
   if (placement == TablePlacement::File)
     for (const stem_table_info &table : tables)
-      sum = sumOfBytes({sum, tableBytesOf(table)});
+      sum = sumOfBytes({sum, bytesOf(table)});
   return sum;
+}
+
+int64_t EngineWeights::tableBytesInFiles() const {
+  return sumOverFiles(tableBytesOf);
 }
 
 int64_t EngineWeights::stagingBytes(int64_t tokens) const {
-  int64_t sum = 0;
-  if (placement == TablePlacement::File)
-    for (const stem_table_info &table : tables)
-      sum = sumOfBytes(
-          {sum, stem_table_staging_bytes(std::min(tokens, table.rows),
-                                         table.columns, table.dtype)});
-  return sum;
+  return sumOverFiles([tokens](const stem_table_info &table) {
+    return stem_table_staging_bytes(std::min(tokens, table.rows), table.columns,
+                                    table.dtype);
+  });
 }
 
 int64_t EngineWeights::keptBytes(int64_t ids) const {
-  int64_t sum = 0;
-  if (placement == TablePlacement::File)
-    for (const stem_table_info &table : tables)
-      sum = sumOfBytes(
-          {sum, tableBytesOf(table) / table.rows * std::min(ids, table.rows)});
-  return sum;
+  return sumOverFiles([ids](const stem_table_info &table) {
+    return tableBytesOf(table) / table.rows * std::min(ids, table.rows);
+  });
 }
 
 /// Reads table `index` into memory, or finds its place in the files.

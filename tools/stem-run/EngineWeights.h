@@ -98,6 +98,7 @@ private:
   static Key keyOf(const stem_entry &entry, const stem_argument &argument) {
     return {entry.texts + argument.key, argument.packed};
   }
+  template <typename Bytes> int64_t sumOverFiles(const Bytes &bytesOf) const;
   void loadTable(size_t index, const TensorSource &source,
                  stem_context *context);
   void loadSlot(Slot &slot, const TensorSource &source, const std::string &name,

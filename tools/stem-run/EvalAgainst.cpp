@@ -296,6 +296,8 @@ void Comparison::run() {
     results.push_back(std::move(result));
   }
   seconds = watch.seconds();
+  printTableUse(*ownEngine);
+  printTableUse(*otherEngine);
   report();
 }
 
