@@ -8,6 +8,7 @@
 #include "stem/Runtime/Arena.h"
 #include "stem/Support/Error.h"
 #include "stem/Support/Format.h"
+#include "stem/Support/UnnamedFile.h"
 
 #include <algorithm>
 #include <fstream>
@@ -15,6 +16,7 @@
 #include <string_view>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 using namespace stem;
 
@@ -79,9 +81,25 @@ Arena::Arena(int64_t bytes, const char *purpose) {
   length = bytes;
 }
 
+Arena Arena::inFile(const std::filesystem::path &folder, int64_t bytes,
+                    const char *purpose) {
+  Arena arena;
+  if (bytes <= 0)
+    return arena;
+  UnnamedFile file = mapUnnamedFile(folder, bytes, purpose);
+  arena.start = file.start;
+  arena.length = bytes;
+  arena.descriptor = file.descriptor.release();
+  // Rows lie anywhere: their neighbours are not asked for.
+  madvise(arena.start, static_cast<size_t>(bytes), MADV_RANDOM);
+  return arena;
+}
+
 Arena::~Arena() {
   if (start)
     munmap(start, static_cast<size_t>(length));
+  if (descriptor >= 0)
+    close(descriptor);
 }
 
 MemoryStatus stem::memoryStatus() {

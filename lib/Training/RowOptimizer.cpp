@@ -113,15 +113,22 @@ RowMode stem::parseRowMode(std::string_view name) {
 
 RowOptimizer::RowOptimizer(stem_context *context, std::string name,
                            const RowTable &table,
-                           const RowOptimizerOptions &options)
-    : context(context), name(std::move(name)), table(table), options(options) {
+                           const RowOptimizerOptions &options,
+                           const std::filesystem::path &folder)
+    : context(context), name(std::move(name)), table(table), options(options),
+      isInFiles(!folder.empty()) {
   checkOptions(this->name, options.adamw);
   checkTable(this->name, table);
   int64_t bytes = checkedBytes(this->name, table.rows, table.columns, 4);
+  const auto moments = [&](const char *purpose) {
+    return isInFiles ? Arena::inFile(folder, bytes, purpose)
+                     : Arena(bytes, purpose);
+  };
   if (hasFirstMoment(options))
-    firstMoment = Arena(bytes, "first moments of a table");
-  secondMoment = Arena(perRow() ? table.rows * int64_t(sizeof(float)) : bytes,
-                       "second moments of a table");
+    firstMoment = moments("first moments of a table");
+  secondMoment = perRow() ? Arena(table.rows * int64_t(sizeof(float)),
+                                  "second moments of a table")
+                          : moments("second moments of a table");
   if (options.mode == RowMode::Exact)
     exact = std::make_unique<Exact>(options.adamw, table.rows);
 }
@@ -130,11 +137,35 @@ RowOptimizer::~RowOptimizer() = default;
 
 int64_t RowOptimizer::stateBytesPerRow(const RowOptimizerOptions &options,
                                        int64_t columns) {
-  int64_t bytes = hasFirstMoment(options) ? 4 * columns : 0;
-  bytes += options.mode == RowMode::Rowwise ? 4 : 4 * columns;
+  int64_t bytes = momentBytesPerRow(options, columns);
+  if (options.mode == RowMode::Rowwise)
+    bytes += int64_t(sizeof(float));
   if (options.mode == RowMode::Exact)
     bytes += int64_t(sizeof(int32_t));
   return bytes;
+}
+
+int64_t RowOptimizer::momentBytesPerRow(const RowOptimizerOptions &options,
+                                        int64_t columns) {
+  const int64_t moments =
+      hasFirstMoment(options) + (options.mode != RowMode::Rowwise);
+  return moments * columns * int64_t(sizeof(float));
+}
+
+std::vector<FileRows> RowOptimizer::rowsInFiles() const {
+  std::vector<FileRows> parts;
+  if (!isInFiles)
+    return parts;
+  const auto add = [&](const Arena &moments, const char *suffix) {
+    parts.push_back({name + suffix, static_cast<std::byte *>(moments.data()),
+                     table.rows, table.columns * int64_t(sizeof(float)),
+                     moments.file()});
+  };
+  if (hasFirstMoment(options))
+    add(firstMoment, ".m");
+  if (!perRow())
+    add(secondMoment, ".v");
+  return parts;
 }
 
 void RowOptimizer::checkIds(std::span<const int32_t> ids) const {

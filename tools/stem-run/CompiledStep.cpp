@@ -74,7 +74,11 @@ CompiledStep::CompiledStep(const Checkpoint &checkpoint,
   stepEntry = &runner.entry("loss_vjp");
   tokens = tokensInTiles(options);
   const stem_entry *entries[] = {lossEntry, stepEntry};
-  weights = std::make_unique<EngineWeights>(entries, runner.module->tables());
+  weights = std::make_unique<EngineWeights>(entries, runner.module->tables(),
+                                            options.tableFolder.empty()
+                                                ? TablePlacement::Resident
+                                                : TablePlacement::OwnFile,
+                                            options.tableFolder);
   listGradients();
   if (!teacherModel)
     return;
@@ -167,6 +171,7 @@ StepMemory CompiledStep::memory(const BatchBound &bound) const {
   StepMemory memory;
   memory.weights = weights->parameterBytes();
   memory.tables = weights->tableBytes();
+  memory.tablesInFile = weights->tableBytesInFiles();
   if (!chosen.empty())
     for (const Table &table : tableList)
       memory.tables += table.rows * rowBytes(table);

@@ -40,6 +40,9 @@ public:
   void load() override;
   void setParameter(size_t parameter, std::span<const float> values) override;
   RowTable table(size_t table) override;
+  std::vector<FileRows> tablesInFile() const override {
+    return weights->rowsInFile();
+  }
   std::vector<int32_t> rowsOf(std::span<const int32_t> ids) const override;
   std::span<const int32_t> trainedRows() const override { return chosen; }
   double run(const Batch &batch, float scale) override;

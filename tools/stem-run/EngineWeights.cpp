@@ -22,6 +22,8 @@ using namespace stem;
 namespace {
 
 constexpr int64_t kAlignment = 64;
+/// Of tables in a file of their own: rows of whole pages lie in as many.
+constexpr int64_t kFileAlignment = 4096;
 
 /// The type in a checkpoint; other types of the runtime are no weight's.
 DType weightType(int32_t dtype) {
@@ -227,12 +229,15 @@ int64_t stem::readingBytes(const ModelConfig &config, int threads) {
 
 EngineWeights::EngineWeights(std::span<const stem_entry *const> entries,
                              std::span<const stem_table_info> tableInfos,
-                             TablePlacement placement)
-    : tables(tableInfos.begin(), tableInfos.end()), placement(placement) {
+                             TablePlacement placement,
+                             std::filesystem::path folder)
+    : tables(tableInfos.begin(), tableInfos.end()), placement(placement),
+      folder(std::move(folder)) {
   int64_t offset = 0;
-  auto advance = [&offset](const char *key, int64_t bytes) {
+  int64_t alignment = kAlignment;
+  auto advance = [&](const char *key, int64_t bytes) {
     if (__builtin_add_overflow(offset, bytes, &offset) ||
-        __builtin_add_overflow(offset, -offset & (kAlignment - 1), &offset))
+        __builtin_add_overflow(offset, -offset & (alignment - 1), &offset))
       refuseSize(key, "does not fit behind the others");
   };
   for (const stem_entry *entry : entries) {
@@ -249,15 +254,20 @@ EngineWeights::EngineWeights(std::span<const stem_entry *const> entries,
     }
   }
   bytesOfParameters = offset;
+  if (placement == TablePlacement::OwnFile) {
+    offset = 0;
+    alignment = kFileAlignment;
+  }
   for (const stem_table_info &table : tables) {
     tableOffsets.push_back(offset);
-    if (placement == TablePlacement::Resident)
+    if (placement != TablePlacement::File)
       advance(table.key, tableBytesOf(table));
   }
-  bytesOfTables = offset - bytesOfParameters;
+  if (placement == TablePlacement::Resident)
+    bytesOfTables = offset - bytesOfParameters;
 }
 
-/// Of the tables in files.
+/// Of the tables in the model's files.
 template <typename Bytes>
 int64_t EngineWeights::sumOverFiles(const Bytes &bytesOf) const {
   int64_t sum = 0;
@@ -268,7 +278,20 @@ int64_t EngineWeights::sumOverFiles(const Bytes &bytesOf) const {
 }
 
 int64_t EngineWeights::tableBytesInFiles() const {
+  if (placement == TablePlacement::OwnFile)
+    return tables.empty() ? 0
+                          : tableOffsets.back() + tableBytesOf(tables.back());
   return sumOverFiles(tableBytesOf);
+}
+
+std::vector<FileRows> EngineWeights::rowsInFile() const {
+  std::vector<FileRows> parts;
+  if (placement == TablePlacement::OwnFile)
+    for (size_t i = 0; i < tables.size(); ++i)
+      parts.push_back({tables[i].key, tableRows(i), tables[i].rows,
+                       tableBytesOf(tables[i]) / tables[i].rows,
+                       ownFile.file()});
+  return parts;
 }
 
 int64_t EngineWeights::stagingBytes(int64_t tokens) const {
@@ -291,10 +314,8 @@ void EngineWeights::loadTable(size_t index, const TensorSource &source,
   const TensorInfo &info = source.get(table.key);
   const int64_t sizes[] = {table.rows, table.columns};
   checkElements(info, sizes);
-  if (placement == TablePlacement::Resident)
-    return loadPlain(
-        source, info, table.dtype,
-        static_cast<std::byte *>(memory.data()) + tableOffsets[index], context);
+  if (placement != TablePlacement::File)
+    return loadPlain(source, info, table.dtype, tableRows(index), context);
   if (info.dtype != weightType(table.dtype))
     fail(
         "{}: tensor \"{}\" holds {}, its rows are used as {}: they cannot stay "
@@ -323,6 +344,8 @@ void EngineWeights::loadSlot(Slot &slot, const TensorSource &source,
 void EngineWeights::load(const TensorSource &source, stem_context *context,
                          const std::set<std::string> &without) {
   memory = Arena(bytesOfParameters + bytesOfTables, "the weights");
+  if (placement == TablePlacement::OwnFile)
+    ownFile = Arena::inFile(folder, tableBytesInFiles(), "the rows of tables");
   for (auto &[key, slot] : slots)
     if (!without.contains(key.first))
       loadSlot(slot, source, key.first, context);
@@ -370,9 +393,8 @@ void EngineWeights::openTables(stem_context *context,
     options.rows = tables[i].rows;
     options.columns = tables[i].columns;
     options.dtype = tables[i].dtype;
-    if (placement == TablePlacement::Resident) {
-      options.resident =
-          static_cast<const std::byte *>(memory.data()) + tableOffsets[i];
+    if (placement != TablePlacement::File) {
+      options.resident = tableRows(i);
     } else {
       options.file = tableFiles[i].c_str();
       options.offset = tableOffsets[i];

@@ -11,6 +11,7 @@
 #include "stem-c/Runtime.h"
 #include "stem/Model/Checkpoint.h"
 #include "stem/Runtime/Arena.h"
+#include "stem/Runtime/RowPages.h"
 
 #include <map>
 #include <set>
@@ -37,24 +38,27 @@ int64_t readingBytes(const ModelConfig &config, int threads);
 /// Where tables lie while a model runs.
 enum class TablePlacement {
   Resident, ///< in memory, with the weights
-  File, ///< in the model's files; the rows of a step are read when it starts
+  File,    ///< in the model's files; the rows of a step are read when it starts
+  OwnFile, ///< in a file that goes with the process: rows can be changed there
 };
 
 /// The parameters and tables that a compiled module asks for, in one piece of
-/// memory but for tables that stay in files. A tensor that is read in several
+/// memory but for tables in files. A tensor that is read in several
 /// forms (packed, packed as stored, plain) is held in each.
 class EngineWeights {
 public:
-  /// Lays out what the entries and tables need; nothing is read yet.
+  /// Lays out what the entries and tables need; nothing is read yet. `folder`
+  /// is where an OwnFile lies.
   EngineWeights(std::span<const stem_entry *const> entries,
                 std::span<const stem_table_info> tables,
-                TablePlacement placement = TablePlacement::Resident);
+                TablePlacement placement = TablePlacement::Resident,
+                std::filesystem::path folder = {});
 
   int64_t parameterBytes() const { return bytesOfParameters; }
   /// In memory.
   int64_t tableBytes() const { return bytesOfTables; }
-  /// In files, and what a step of `tokens` needs to read their rows into.
   int64_t tableBytesInFiles() const;
+  /// What a step of `tokens` needs to read rows of the model's files into.
   int64_t stagingBytes(int64_t tokens) const;
   /// What rows of so many ids take.
   int64_t keptBytes(int64_t ids) const;
@@ -73,10 +77,14 @@ public:
   void set(const std::string &key, std::span<const float> values,
            stem_context *context);
 
-  /// The rows of table `index`, in its type.
+  /// The rows of table `index`, in its type; not of the model's files.
   std::byte *tableRows(size_t index) const {
-    return static_cast<std::byte *>(memory.data()) + tableOffsets[index];
+    const Arena &arena =
+        placement == TablePlacement::OwnFile ? ownFile : memory;
+    return static_cast<std::byte *>(arena.data()) + tableOffsets[index];
   }
+  /// Of an OwnFile, in the order of the tables.
+  std::vector<FileRows> rowsInFile() const;
 
   /// The tensor for a parameter argument of `entry`.
   stem_tensor tensor(const stem_entry &entry,
@@ -107,12 +115,13 @@ private:
   std::map<Key, Slot> slots;
   std::vector<stem_table_info> tables;
   TablePlacement placement;
-  /// In `memory`, or in `tableFiles`.
+  std::filesystem::path folder;
+  /// In `memory`, in `ownFile` or in `tableFiles`.
   std::vector<int64_t> tableOffsets;
   std::vector<std::string> tableFiles;
   int64_t bytesOfParameters = 0;
-  int64_t bytesOfTables = 0;
-  Arena memory;
+  int64_t bytesOfTables = 0; ///< in `memory`
+  Arena memory, ownFile;
 };
 
 } // namespace stem

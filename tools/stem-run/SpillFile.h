@@ -8,7 +8,7 @@
 #ifndef STEM_TOOLS_STEM_RUN_SPILLFILE_H
 #define STEM_TOOLS_STEM_RUN_SPILLFILE_H
 
-#include "stem/Support/Files.h"
+#include "stem/Support/UnnamedFile.h"
 
 #include <cstdint>
 #include <filesystem>
@@ -19,15 +19,14 @@ namespace stem {
 /// Memory for numbers in a file that has no name and goes with the object.
 class SpillFile {
 public:
-  /// Takes the file's blocks, as a write to a mapped page has no way to fail.
-  /// `what` stands in messages: "hidden states".
+  /// See mapUnnamedFile.
   SpillFile(const std::filesystem::path &folder, int64_t bytes,
             const char *what);
   ~SpillFile();
   SpillFile(const SpillFile &) = delete;
   SpillFile &operator=(const SpillFile &) = delete;
 
-  float *data() const { return start; }
+  float *data() const { return static_cast<float *>(file.start); }
 
   /// Writes from the start on, past the process's memory.
   void write(std::span<const float> values) const;
@@ -38,9 +37,8 @@ public:
 
 private:
   std::filesystem::path folder;
-  FileDescriptor file;
   int64_t size;
-  float *start;
+  UnnamedFile file;
 };
 
 } // namespace stem

@@ -40,6 +40,7 @@ struct TrainArguments {
   /// TrainedPart::Rows: names of tokens; empty: those in the data.
   std::filesystem::path rowList;
   std::optional<DType> rowType;
+  bool tablesInFile = false; ///< and moments of rows, while they are trained
   std::filesystem::path teacher; ///< empty: labels alone
   double teacherWeight = 1;      ///< of its divergence; the rest is the labels'
   int64_t residualBudget = 0;    ///< bytes kept for the backward pass; 0: any

@@ -244,6 +244,18 @@ void addTableOptions(CLI::App &command, TrainArguments &arguments) {
       ->check(CLI::IsMember({"f32", "bf16"}))
       ->type_name("TYPE")
       ->group(group);
+  command
+      .add_option_function<std::string>(
+          "--tables",
+          [&](const std::string &place) {
+            arguments.tablesInFile = place == "file";
+          },
+          "Where rows and their moments lie while they are trained: resident "
+          "(default), in memory, or file, in files of OUT/training that go "
+          "with the run; the rows of a batch are brought before its step")
+      ->check(CLI::IsMember({"resident", "file"}))
+      ->type_name("PLACE")
+      ->group(group);
 }
 
 /// A share; a UsageError names what is none.

@@ -10,6 +10,7 @@
 #include "Progress.h"
 #include "stem/Runtime/Context.h"
 #include "stem/Support/Error.h"
+#include "stem/Support/Process.h"
 
 #include <algorithm>
 #include <cmath>
@@ -30,6 +31,26 @@ struct Trainer::Rows {
   RowOptimizerOptions options;
   std::unique_ptr<RowOptimizer> optimizer;
   std::unique_ptr<RowGradients> sum;
+};
+
+/// Rows in files, which a message can name when a device fails.
+struct Trainer::FilePages {
+  FilePages(stem_context *context, std::vector<FileRows> parts)
+      : parts(parts), pages(context, std::move(parts)) {
+    for (const FileRows &part : this->parts)
+      nameMapping(part.data, static_cast<size_t>(part.rows * part.rowBytes),
+                  "the file that holds " + part.name);
+    pages.leave();
+  }
+  FilePages(const FilePages &) = delete;
+  FilePages &operator=(const FilePages &) = delete;
+  ~FilePages() {
+    for (const FileRows &part : parts)
+      forgetMapping(part.data);
+  }
+
+  const std::vector<FileRows> parts;
+  RowPages pages;
 };
 
 std::optional<StepOptimizer>
@@ -54,8 +75,14 @@ TrainerMemory stem::trainerMemory(const TrainingStep &step,
     memory.gradients += sums ? bytes * elements : 0;
   }
   for (const TrainingStep::Table &table : step.tables()) {
-    memory.rowState += table.rows * RowOptimizer::stateBytesPerRow(
-                                        options.rows, table.columns);
+    const int64_t inFiles =
+        options.rowFolder.empty()
+            ? 0
+            : RowOptimizer::momentBytesPerRow(options.rows, table.columns);
+    memory.rowState +=
+        table.rows *
+        (RowOptimizer::stateBytesPerRow(options.rows, table.columns) - inFiles);
+    memory.rowStateInFiles += table.rows * inFiles;
     const int64_t touched = std::min(table.rows, tokens * options.accumulate);
     memory.gradients += sums ? bytes * touched * table.columns : 0;
     if (options.rows.mode == RowMode::Exact)
@@ -93,8 +120,8 @@ Trainer::Trainer(const Checkpoint &checkpoint, TrainingStep &step,
     own->table = step.table(tables.size());
     own->options = options.rows;
     own->options.stream = static_cast<uint32_t>(tables.size());
-    own->optimizer = std::make_unique<RowOptimizer>(step.context(), table.key,
-                                                    own->table, own->options);
+    own->optimizer = std::make_unique<RowOptimizer>(
+        step.context(), table.key, own->table, own->options, options.rowFolder);
     if (options.accumulate > 1)
       own->sum = std::make_unique<RowGradients>(step.context(), table.key,
                                                 table.columns);
@@ -102,6 +129,12 @@ Trainer::Trainer(const Checkpoint &checkpoint, TrainingStep &step,
   }
   if (step.updatesParameters())
     bindStates();
+  std::vector<FileRows> inFiles = step.tablesInFile();
+  for (const auto &table : tables)
+    for (FileRows &moments : table->optimizer->rowsInFiles())
+      inFiles.push_back(std::move(moments));
+  if (!inFiles.empty())
+    files = std::make_unique<FilePages>(step.context(), std::move(inFiles));
 }
 
 Trainer::~Trainer() = default;
@@ -128,15 +161,14 @@ void Trainer::prepareUpdate(double learningRate) {
   step.setScalars(scalars);
 }
 
-/// Of the trained tables, rising.
-std::vector<int32_t>
-Trainer::touchedRows(std::span<const Batch> batches) const {
+/// Each once, rising.
+static std::vector<int32_t> idsOf(std::span<const Batch> batches) {
   std::vector<int32_t> ids;
   for (const Batch &batch : batches)
     ids.insert(ids.end(), batch.ids.begin(), batch.ids.end());
   std::sort(ids.begin(), ids.end());
   ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
-  return step.rowsOf(ids);
+  return ids;
 }
 
 /// Adds the losses to `result`; gradients are the step's own of a single batch,
@@ -145,7 +177,7 @@ void Trainer::accumulate(std::span<const Batch> batches, float scale,
                          StepResult &result) {
   const bool sums = options.accumulate > 1;
   if (sums) {
-    const std::vector<int32_t> rows = touchedRows(batches);
+    const std::vector<int32_t> rows = step.rowsOf(idsOf(batches));
     for (const auto &table : tables)
       table->sum->begin(rows);
     for (const auto &parameter : dense)
@@ -275,6 +307,41 @@ private:
 
 } // namespace
 
+namespace {
+
+/// Rows in files that are in memory as long as this exists.
+class BroughtRows {
+public:
+  BroughtRows(RowPages *pages, std::vector<int32_t> ids)
+      : pages(pages), wanted(std::move(ids)) {
+    const Stopwatch watch;
+    if (pages)
+      pages->bring(wanted);
+    waited = watch.seconds();
+  }
+  BroughtRows(const BroughtRows &) = delete;
+  BroughtRows &operator=(const BroughtRows &) = delete;
+  ~BroughtRows() {
+    if (pages)
+      pages->leave();
+  }
+
+  std::span<const int32_t> ids() const { return wanted; }
+  double seconds() const { return waited; }
+
+private:
+  RowPages *pages;
+  std::vector<int32_t> wanted;
+  double waited;
+};
+
+} // namespace
+
+void Trainer::announce(std::span<const Batch> batches) {
+  if (files)
+    announced = idsOf(batches);
+}
+
 StepResult Trainer::update(std::span<const Batch> batches, double learningRate,
                            double tableLearningRate) {
   StepResult result;
@@ -282,7 +349,11 @@ StepResult Trainer::update(std::span<const Batch> batches, double learningRate,
     result.labels += batch.labelCount;
   if (result.labels == 0)
     return result;
-  const std::vector<int32_t> ids = touchedRows(batches);
+  const BroughtRows brought(files ? &files->pages : nullptr, idsOf(batches));
+  const std::vector<int32_t> ids = step.rowsOf(brought.ids());
+  result.seconds.files = brought.seconds();
+  if (files && !announced.empty())
+    files->pages.readAhead(std::exchange(announced, {}));
   Lap lap;
   for (const auto &table : tables)
     table->optimizer->catchUp(ids);
@@ -370,7 +441,9 @@ private:
 } // namespace
 
 double Trainer::evaluate(const Batch &batch) {
-  const std::vector<int32_t> ids = touchedRows({&batch, 1});
+  const BroughtRows brought(files ? &files->pages : nullptr,
+                            idsOf({&batch, 1}));
+  const std::vector<int32_t> ids = step.rowsOf(brought.ids());
   std::vector<std::unique_ptr<CaughtUpRows>> rows; // read the ids to the end
   if (options.rows.mode == RowMode::Exact)
     for (const auto &table : tables)

@@ -27,6 +27,8 @@ struct TrainerOptions {
   RowOptimizerOptions rows; ///< `stream` is set for each table
   double clip = 0;          ///< global norm; 0: not clipped
   int64_t accumulate = 1;   ///< micro-batches of a step
+  /// Where the moments of rows lie, in files; empty: in memory.
+  std::filesystem::path rowFolder;
 };
 
 /// For the step, where it can update dense parameters as well as its caller: of
@@ -37,8 +39,9 @@ std::optional<StepOptimizer> stepOptimizer(const TrainerOptions &options);
 /// Bytes beside those of the step (StepMemory).
 struct TrainerMemory {
   int64_t masters = 0;
-  int64_t moments = 0;   ///< of dense parameters
-  int64_t rowState = 0;  ///< moments and last steps of rows
+  int64_t moments = 0;  ///< of dense parameters
+  int64_t rowState = 0; ///< moments and last steps of rows
+  int64_t rowStateInFiles = 0;
   int64_t gradients = 0; ///< sums over micro-batches
   int64_t rowsAside = 0; ///< mode exact: those of a batch, while it validates
 };
@@ -54,7 +57,8 @@ struct StepSeconds {
   /// AdamW where the step does not, and the weights in the form that is
   /// executed.
   double dense = 0;
-  double rows = 0; ///< row optimizers, and rows that are caught up
+  double rows = 0;  ///< row optimizers, and rows that are caught up
+  double files = 0; ///< waiting for rows that lie in files
 };
 
 /// What an optimizer step did.
@@ -94,6 +98,9 @@ public:
   StepResult update(std::span<const Batch> batches, double learningRate,
                     double tableLearningRate);
 
+  /// What the update after the next one takes: rows in files are read ahead.
+  void announce(std::span<const Batch> batches);
+
   /// The sum of the losses with rows as they are caught up. Changes nothing.
   double evaluate(const Batch &batch);
 
@@ -120,8 +127,8 @@ public:
 private:
   struct Dense;
   struct Rows;
+  struct FilePages;
 
-  std::vector<int32_t> touchedRows(std::span<const Batch> batches) const;
   void accumulate(std::span<const Batch> batches, float scale,
                   StepResult &result);
   std::vector<NamedGradient> namedGradients() const;
@@ -138,6 +145,8 @@ private:
   TrainerOptions options;
   std::vector<std::unique_ptr<Dense>> dense;
   std::vector<std::unique_ptr<Rows>> tables;
+  std::unique_ptr<FilePages> files; ///< null: no rows lie in files
+  std::vector<int32_t> announced;
 };
 
 } // namespace stem

@@ -8,6 +8,7 @@
 #include "TrainingPlan.h"
 
 #include "ModelCost.h"
+#include "stem/Model/ModelFolder.h"
 #include "stem/Support/Format.h"
 
 #include <fmt/format.h>
@@ -70,6 +71,9 @@ TrainingPlan::TrainingPlan(const Checkpoint &checkpoint,
   };
   if (teacher)
     parts.push_back({"teacher", own.teacher, "weights and activations"});
+  if (own.tablesInFile > 0)
+    inFiles = {{"tables", own.tablesInFile, ""},
+               {"row moments", outer.rowStateInFiles, ""}};
   const auto tokens = static_cast<double>(shape.tokens());
   linearFlops = tokens * linearFlopsPerToken(checkpoint, step);
   // The backward pass of both products has two products each.
@@ -106,6 +110,9 @@ std::string TrainingPlan::text() const {
     text += line + "\n";
   }
   text += fmt::format("  {:<12} {:>10}\n", "in all", bytesText(total()));
+  for (const Part &part : inFiles)
+    text += fmt::format("  {:<12} {:>10}  in a file of OUT/training\n",
+                        part.name, bytesText(part.bytes));
   text += fmt::format(
       "a step: {} x {} x {} tokens, {}FLOP (linear layers {:.0f} %, attention "
       "{:.0f} %)",
@@ -116,16 +123,22 @@ std::string TrainingPlan::text() const {
   return text;
 }
 
-Json TrainingPlan::json() const {
-  Json memory = Json::object();
-  for (const Part &part : parts) {
+static Json partsJson(const std::vector<TrainingPlan::Part> &parts) {
+  Json json = Json::object();
+  for (const TrainingPlan::Part &part : parts) {
     std::string key = part.name;
     for (char &letter : key)
       letter = letter == ' ' ? '_' : letter;
-    memory[key] = part.bytes;
+    json[key] = part.bytes;
   }
+  return json;
+}
+
+Json TrainingPlan::json() const {
+  Json memory = partsJson(parts);
   memory["total"] = total();
   return {{"memory", memory},
+          {"files", partsJson(inFiles)},
           {"tokens_per_step", shape.tokens()},
           {"linear_flops_per_step", linearFlops},
           {"attention_flops_per_step", attentionFlops}};
@@ -141,4 +154,19 @@ void TrainingPlan::requireMemory(const std::string &advice,
   bound.require(sumOfBytes({bound.held, total()}),
                 fmt::format("training takes {} ({})", bytesText(total()), sum),
                 advice);
+}
+
+void TrainingPlan::requireDisk(const std::filesystem::path &folder) const {
+  int64_t needed = 0;
+  for (const Part &part : inFiles)
+    needed = sumOfBytes({needed, part.bytes});
+  const uint64_t available = freeDiskBytes(folder);
+  if (static_cast<uint64_t>(needed) <= available)
+    return;
+  fail("{}: --tables=file takes {} there (tables {} + row moments {}), {} are "
+       "free on this file system; free some space, choose another --out, or "
+       "give --row-optimizer=rowwise",
+       folder.string(), bytesText(needed), bytesText(inFiles[0].bytes),
+       bytesText(inFiles[1].bytes),
+       formatBytes(static_cast<double>(available)));
 }

@@ -41,6 +41,8 @@ struct TrainingPlan {
   /// arithmetic and what would make it fit (`advice`).
   void requireMemory(const std::string &advice,
                      const MemoryBound &bound = MemoryBound(0)) const;
+  /// Throws when what lies in files does not fit where they are made.
+  void requireDisk(const std::filesystem::path &folder) const;
 
   /// Name, bytes, and what it depends on.
   struct Part {
@@ -49,6 +51,7 @@ struct TrainingPlan {
     std::string note;
   };
   std::vector<Part> parts;
+  std::vector<Part> inFiles;
   StepShape shape;
   /// Of one optimizer step: linear layers forward, gradients of activations and
   /// of trained weights; attention; a teacher's forward. A multiplication and

@@ -87,6 +87,9 @@ void TrainingRun::chooseShape() {
         "for each sequence; give a smaller --batch with --accumulate",
         data.rows, data.length, INT32_MAX, kTrainingTile));
   shape = {data.rows, data.length, arguments.trainer.accumulate};
+  // Of chosen rows the moments are few.
+  if (arguments.tablesInFile && arguments.part != TrainedPart::Rows)
+    arguments.trainer.rowFolder = folder.training();
 }
 
 void TrainingRun::openTeacher() {
@@ -116,6 +119,8 @@ void TrainingRun::makeStep() {
   options.train = arguments.part;
   options.trainedRows = rowIds;
   options.rowType = arguments.rowType;
+  if (arguments.tablesInFile)
+    options.tableFolder = folder.training();
   options.teacher = teacher ? &*teacher : nullptr;
   options.teacherWeight = arguments.teacherWeight;
   options.tokens = shape.batchTokens();
@@ -130,6 +135,7 @@ void TrainingRun::makeStep() {
   if (!step->report().dtypeNote.empty())
     printNote(step->report().dtypeNote);
   makePlan(boundOfRows(shape.rows, shape.length, step->tokenTile()));
+  noteTables();
 }
 
 void TrainingRun::makePlan(const BatchBound &bound) {
@@ -137,6 +143,13 @@ void TrainingRun::makePlan(const BatchBound &bound) {
                teacher ? &*teacher : nullptr);
   printStderr("{}\n", plan->text());
   plan->requireMemory(memoryAdvice());
+}
+
+void TrainingRun::noteTables() const {
+  if (arguments.tablesInFile && plan->inFiles.empty())
+    printNote(fmt::format("{}: no layer has a table: --tables=file changes "
+                          "nothing",
+                          checkpoint.path().string()));
 }
 
 /// A step that updates parameters keeps no gradients of them; with --accumulate
@@ -345,10 +358,27 @@ void TrainingRun::train(const StopOnSignal &stop) {
   }
 }
 
+/// Where tables lie in a file the batches of the next step are known a step
+/// ahead.
+void TrainingRun::takeBatches() {
+  const auto read = [&](std::vector<Batch> &into) {
+    into.resize(static_cast<size_t>(shape.accumulate));
+    for (Batch &batch : into)
+      data->next(batch);
+  };
+  if (nextBatches.empty())
+    read(nextBatches);
+  batches.swap(nextBatches);
+  nextBatches.clear();
+  position = data->position();
+  if (!arguments.tablesInFile || done + 1 >= arguments.steps)
+    return;
+  read(nextBatches);
+  trainer->announce(nextBatches);
+}
+
 void TrainingRun::takeStep() {
-  batches.resize(static_cast<size_t>(shape.accumulate));
-  for (Batch &batch : batches)
-    data->next(batch);
+  takeBatches();
   const double rate = schedule->at(done + 1);
   const Stopwatch stopwatch;
   StepResult result;
@@ -388,6 +418,7 @@ void TrainingRun::recordStep(const StepResult &result, double rate,
                {"rows_touched", result.rowsTouched},
                {"seconds", seconds},
                {"tokens_per_second", speed},
+               {"row_wait_seconds", result.seconds.files},
                {"resident_bytes", memoryStatus().resident}};
   if (teacher) {
     line["nll"] = result.perLabel(result.nll);
@@ -471,7 +502,7 @@ void TrainingRun::save() {
   }
   RunState state;
   state.step = done;
-  state.position = data->position();
+  state.position = position;
   state.labels = labels;
   state.skipped = skipped;
   state.loss = lastLoss;
@@ -538,6 +569,7 @@ Json TrainingRun::result() const {
        {"plan", plan->json()},
        {"recompute_budget",
         arguments.residualBudget > 0 ? Json(arguments.residualBudget) : Json()},
+       {"tables", arguments.tablesInFile ? "file" : "resident"},
        {"options", options()},
        {"metrics", (folder.training() / "metrics.jsonl").string()},
        {"report", (folder.training() / "report.html").string()},
@@ -593,6 +625,7 @@ void TrainingRun::run() {
   if (teacher)
     teacherFingerprint = modelFingerprint(*teacher);
   makeSchedule();
+  plan->requireDisk(folder.training());
   step->load();
   trainer = std::make_unique<Trainer>(checkpoint, *step, arguments.trainer);
   if (rowIds.empty())
@@ -602,6 +635,7 @@ void TrainingRun::run() {
     trained = std::make_unique<TrainedRows>(checkpoint, rowIds, rowBase,
                                             folder.out());
   resume();
+  position = data->position();
   requireSpace();
   folder.keepIt();
   metrics = std::make_unique<TrainingMetrics>(

@@ -38,6 +38,7 @@ private:
   void makeStep();
   void makePlan(const BatchBound &bound);
   std::string memoryAdvice() const;
+  void noteTables() const;
   void openData(stem_context *context);
   bool isDataAtHand() const;
   void fitData();
@@ -48,6 +49,7 @@ private:
 
   // The steps.
   void train(const StopOnSignal &stop);
+  void takeBatches();
   void takeStep();
   void recordStep(const StepResult &result, double rate, double seconds);
   void printStep(const Json &line, double tokensPerSecond);
@@ -86,8 +88,9 @@ private:
   RowBase rowBase;
   int64_t rowsPresent = 0; ///< of them in the data
 
-  std::vector<Batch> batches;
-  int64_t done = 0; ///< steps of the run
+  std::vector<Batch> batches, nextBatches;
+  DataPosition position; ///< behind `batches`
+  int64_t done = 0;      ///< steps of the run
   int64_t savedStep = -1;
   int64_t skipped = 0; ///< steps without a label
   int64_t labels = 0;

@@ -15,6 +15,7 @@
 #include "stem/Model/Checkpoint.h"
 #include "stem/Target/HostCompiler.h"
 #include "stem/Training/RowOptimizer.h"
+#include "stem/Runtime/RowPages.h"
 
 #include <cstdint>
 #include <memory>
@@ -50,6 +51,8 @@ struct TrainingStepOptions {
   /// Of the live rows, F32 or BF16; default: the table's own, F32 where that is
   /// neither.
   std::optional<DType> rowType;
+  /// Where tables lie, in a file that goes with the process; empty: in memory.
+  std::filesystem::path tableFolder;
   /// What to distil from; it outlives the step.
   const Checkpoint *teacher = nullptr;
   double teacherWeight = 1; ///< of the divergence; that of labels is the rest
@@ -70,7 +73,8 @@ DType liveRowType(const TensorInfo &table, std::optional<DType> wanted);
 /// Bytes that a step takes, known before they are allocated.
 struct StepMemory {
   int64_t weights = 0;     ///< in the form that is executed
-  int64_t tables = 0;      ///< the live rows
+  int64_t tables = 0;      ///< the live rows in memory
+  int64_t tablesInFile = 0;
   int64_t activations = 0; ///< the arena of a step
   int64_t gradients = 0;
   int64_t teacher = 0; ///< weights and activations; its head is in `weights`
@@ -121,6 +125,8 @@ public:
                             std::span<const float> values) = 0;
   /// The live rows, which a run reads and the optimizer changes in place.
   virtual RowTable table(size_t table) = 0;
+  /// Rows of all tables, trained or not, by id: of those in a file.
+  virtual std::vector<FileRows> tablesInFile() const { return {}; }
   /// Where the tables above have the rows of these ids, in their order; ids
   /// whose rows are not trained are left out.
   virtual std::vector<int32_t> rowsOf(std::span<const int32_t> ids) const {

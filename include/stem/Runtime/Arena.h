@@ -10,6 +10,7 @@
 
 #include "stem-c/Runtime.h"
 
+#include <filesystem>
 #include <utility>
 
 namespace stem {
@@ -22,23 +23,33 @@ public:
   /// Throws an Error that says what was wanted and what is available, for
   /// `purpose` ("the arena of a step").
   Arena(int64_t bytes, const char *purpose);
+  /// Of a file in `folder`, which has no name and goes with the object: what
+  /// has not been used for a while can leave memory, and pages are read where
+  /// they are used alone. Throws an Error likewise.
+  static Arena inFile(const std::filesystem::path &folder, int64_t bytes,
+                      const char *purpose);
   ~Arena();
   Arena(Arena &&other) noexcept
       : start(std::exchange(other.start, nullptr)),
-        length(std::exchange(other.length, 0)) {}
+        length(std::exchange(other.length, 0)),
+        descriptor(std::exchange(other.descriptor, -1)) {}
   Arena &operator=(Arena &&other) noexcept {
     std::swap(start, other.start);
     std::swap(length, other.length);
+    std::swap(descriptor, other.descriptor);
     return *this;
   }
 
   /// Aligned to a page at least; null when there are 0 bytes.
   void *data() const { return start; }
   int64_t size() const { return length; }
+  /// The descriptor of the file; -1 for memory.
+  int file() const { return descriptor; }
 
 private:
   void *start = nullptr;
   int64_t length = 0;
+  int descriptor = -1;
 };
 
 struct MemoryStatus {

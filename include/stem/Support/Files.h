@@ -16,6 +16,7 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 namespace stem {
@@ -24,10 +25,14 @@ namespace stem {
 class FileDescriptor {
 public:
   explicit FileDescriptor(int number) : number(number) {}
+  FileDescriptor(FileDescriptor &&other) noexcept
+      : number(std::exchange(other.number, -1)) {}
   FileDescriptor(const FileDescriptor &) = delete;
   FileDescriptor &operator=(const FileDescriptor &) = delete;
   ~FileDescriptor();
   int get() const { return number; }
+  /// The caller closes it from here on.
+  int release() { return std::exchange(number, -1); }
 
 private:
   int number;

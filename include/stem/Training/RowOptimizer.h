@@ -31,8 +31,10 @@
 #ifndef STEM_TRAINING_ROWOPTIMIZER_H
 #define STEM_TRAINING_ROWOPTIMIZER_H
 
+#include "stem/Runtime/RowPages.h"
 #include "stem/Training/AdamW.h"
 
+#include <filesystem>
 #include <memory>
 #include <string_view>
 
@@ -87,15 +89,23 @@ struct RowTable {
 class RowOptimizer {
 public:
   /// The table and the context outlive the object. `name` stands in messages
-  /// and before the names of the state's tensors.
+  /// and before the names of the state's tensors. With a folder, moments of as
+  /// many columns as the rows lie in files there.
   RowOptimizer(stem_context *context, std::string name, const RowTable &table,
-               const RowOptimizerOptions &options);
+               const RowOptimizerOptions &options,
+               const std::filesystem::path &folder = {});
   ~RowOptimizer();
 
   /// What a row takes beside its weights: exact 8 bytes a column and 4, lazy 8
   /// a column, rowwise 4 a column and 4; with beta1 = 0 four less a column.
   static int64_t stateBytesPerRow(const RowOptimizerOptions &options,
                                   int64_t columns);
+  /// How much of it can lie in files.
+  static int64_t momentBytesPerRow(const RowOptimizerOptions &options,
+                                   int64_t columns);
+
+  /// The moments in files; they are to be brought with the rows.
+  std::vector<FileRows> rowsInFiles() const;
 
   /// Brings rows to the present step, in the table: before they are read for a
   /// step that they get a gradient from. `ids` rise. Does something in the mode
@@ -141,6 +151,7 @@ private:
   std::string name;
   RowTable table;
   RowOptimizerOptions options;
+  bool isInFiles;
   Arena firstMoment, secondMoment;
   std::unique_ptr<Exact> exact;
   int64_t stepCount = 0;

@@ -124,9 +124,9 @@ TEST(HiddenStatesErrors, NoRoom) {
   {
     const FileLimit limit(4096);
     EXPECT_ERROR(HiddenStates(stream(), kWidth, folder.path()),
-                 folder.path().string() + ": cannot spill 118 KB of hidden "
+                 folder.path().string() + ": cannot take 118 KB for hidden "
                                           "states there",
-                 "free some space, or give more --memory");
+                 "free some space", "hold them in memory");
   }
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }

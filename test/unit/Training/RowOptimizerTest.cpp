@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "stem/Training/RowOptimizer.h"
+#include "../Support/TestFiles.h"
 #include "TestSupport.h"
 
 #include <filesystem>
@@ -186,6 +187,45 @@ TEST_P(RowModeTest, StateBytes) {
       bytes += int64_t(tensor.data.size());
   EXPECT_EQ(RowOptimizer::stateBytesPerRow(optionsOf(GetParam()), columns) * 3,
             bytes);
+}
+
+/// Whatever lies in files, the bits are those of memory.
+TEST_P(RowModeTest, MomentsInFiles) {
+  const test::TemporaryFolder folder;
+  ContextPtr context = createContext(2);
+  constexpr int64_t columns = 33;
+  const std::vector<float> start(40 * columns, 0.25f);
+  Rows inMemory(DType::BF16, columns, start),
+      inFiles(DType::BF16, columns, start);
+  const RowOptimizerOptions options = optionsOf(GetParam());
+  RowOptimizer first(context.get(), "t", inMemory.table(), options);
+  RowOptimizer second(context.get(), "t", inFiles.table(), options,
+                      folder.path());
+  int64_t bytes = 0;
+  for (const FileRows &part : second.rowsInFiles()) {
+    EXPECT_EQ(part.rows, 40);
+    EXPECT_GE(part.file, 0);
+    bytes += part.rowBytes;
+  }
+  EXPECT_EQ(bytes, RowOptimizer::momentBytesPerRow(options, columns));
+  EXPECT_TRUE(first.rowsInFiles().empty());
+  std::mt19937 random(7);
+  for (int step = 0; step < 12; ++step) {
+    Batch batch;
+    for (int32_t id = 0; id < 40; ++id)
+      if (random() % 3 == 0)
+        batch.ids.push_back(id);
+    batch.gradients =
+        randomFloats(int64_t(batch.ids.size()) * columns, unsigned(step));
+    for (RowOptimizer *optimizer : {&first, &second})
+      takeStep(*optimizer, batch, 1e-2);
+  }
+  EXPECT_EQ(inMemory.values(), inFiles.values());
+  SavedState saved(first.state()), other(second.state());
+  for (const TensorView &tensor : first.state())
+    EXPECT_TRUE(std::ranges::equal(saved.get(tensor.name).data,
+                                   other.get(tensor.name).data))
+        << tensor.name;
 }
 
 INSTANTIATE_TEST_SUITE_P(Modes, RowModeTest, testing::ValuesIn(modes), nameOf);
