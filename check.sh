@@ -28,18 +28,20 @@ Without stage names, runs all of them:
   e2e       whole programs (test/e2e)
   asan      the libraries without MLIR with the address and undefined-behaviour
             sanitizers: build, unit tests, the fuzzers' seeds
+  tsan      lib/Runtime on std::thread with the thread sanitizer: build, unit
+            tests
   fuzz      each fuzzer for 10 seconds
   peers     only with --peers: compares with PyTorch, transformers and
             llama.cpp in a virtual environment of about 6 GB
             (bench/peers/run.sh --help)
 
-  --quick   leaves out tidy, asan and fuzz
+  --quick   leaves out tidy, asan, tsan and fuzz
   --jobs=N  runs N processes at a time (default: one per core)
 TEXT
 }
 
 all_stages=(packages models format lint build tidy links docs unit lit e2e
-  asan fuzz)
+  asan tsan fuzz)
 quick=false
 jobs=$(nproc)
 chosen=()
@@ -58,6 +60,7 @@ done
 
 release=build/release
 asan=build/asan
+tsan=build/tsan
 logs=build/check
 llvm_bin=/usr/lib/llvm-22/bin
 mkdir -p "$logs"
@@ -121,9 +124,9 @@ stage_format() {
 stage_lint() { scripts/lint.py --self-test && scripts/lint.py; }
 
 # Shows how far it is every half minute, and at the end only what went wrong.
-run_ninja() { # BUILD-FOLDER
+run_ninja() { # BUILD-FOLDER [TARGET...]
   local log=$logs/ninja-$(basename "$1").log status=0 ninja seconds=0
-  ninja -C "$1" -j "$jobs" >"$log" 2>&1 &
+  ninja -C "$1" -j "$jobs" "${@:2}" >"$log" 2>&1 &
   ninja=$!
   while kill -0 $ninja 2>/dev/null; do
     sleep 1
@@ -252,6 +255,15 @@ stage_asan() {
   run_ninja $asan || return 1
   ASAN_OPTIONS=detect_stack_use_after_return=1 \
     UBSAN_OPTIONS=print_stacktrace=1 run_ctest $asan
+}
+
+# Kernels take no part: they share nothing, and take minutes there. Nor does the
+# test that finds the OpenMP runtime in the process.
+stage_tsan() {
+  cmake --preset tsan || return 1
+  run_ninja $tsan StemRuntimeTests || return 1
+  TSAN_OPTIONS=halt_on_error=1 $tsan/bin/StemRuntimeTests --gtest_brief=1 \
+    --gtest_filter='-*MatrixKernels*:*OneOpenMPRuntime*'
 }
 
 # New inputs go beside the logs; the seeds in the repository stay as they are.

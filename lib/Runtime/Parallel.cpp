@@ -9,7 +9,47 @@
 
 #include <algorithm>
 #include <atomic>
+#ifdef _OPENMP
 #include <omp.h>
+#else
+#include <thread>
+#include <vector>
+#endif
+
+namespace {
+
+/// Runs body(thread) on so many threads, numbered from 0, the caller among
+/// them, and waits.
+#ifdef _OPENMP
+bool isInLoop() { return omp_in_parallel(); }
+int64_t ownNumber() { return omp_get_thread_num(); }
+
+template <typename Body> void onThreads(int count, const Body &body) {
+#pragma omp parallel num_threads(count)
+  body(int64_t{omp_get_thread_num()});
+}
+#else
+thread_local int64_t numberInLoop = -1;
+
+bool isInLoop() { return numberInLoop >= 0; }
+int64_t ownNumber() { return numberInLoop; }
+
+template <typename Body> void onThreads(int count, const Body &body) {
+  const auto run = [&body](int64_t number) {
+    numberInLoop = number;
+    body(number);
+    numberInLoop = -1;
+  };
+  std::vector<std::thread> others;
+  for (int i = 1; i < count; ++i)
+    others.emplace_back(run, i);
+  run(0);
+  for (std::thread &other : others)
+    other.join();
+}
+#endif
+
+} // namespace
 
 void stem_parallel_for(stem_context *context, int64_t tasks,
                        stem_parallel_body body, void *captures) {
@@ -19,8 +59,8 @@ void stem_parallel_for(stem_context *context, int64_t tasks,
   int threads = static_cast<int>(std::min(wanted, tasks));
   // A nested loop keeps its thread's number: what the number indexes (scratch
   // memory) belongs to that thread alone.
-  if (threads == 1 || omp_in_parallel()) {
-    int64_t thread = omp_in_parallel() ? omp_get_thread_num() : 0;
+  if (threads == 1 || isInLoop()) {
+    int64_t thread = isInLoop() ? ownNumber() : 0;
     for (int64_t task = 0; task < tasks; ++task)
       body(captures, task, thread);
     return;
@@ -28,11 +68,9 @@ void stem_parallel_for(stem_context *context, int64_t tasks,
   // A counter rather than schedule(dynamic, 1): tasks start in rising order
   // whatever OMP_SCHEDULE and the modifiers of the implementation say.
   std::atomic<int64_t> next{0};
-#pragma omp parallel num_threads(threads)
-  {
-    int64_t thread = omp_get_thread_num();
+  onThreads(threads, [&](int64_t thread) {
     for (int64_t task = next.fetch_add(1, std::memory_order_relaxed);
          task < tasks; task = next.fetch_add(1, std::memory_order_relaxed))
       body(captures, task, thread);
-  }
+  });
 }
