@@ -88,6 +88,12 @@ class TrainResumeTest(TrainingTest):
                           "--eval-every=7", "--eval-batches=1", "--warmup=4",
                           "--row-optimizer=exact", "--separator=")
 
+    def test_tables_in_files(self):
+        """The files of a run that is killed are gone; its checkpoint is not."""
+        self.check_resume(STEM, "files", f"--batch-ids={self.batch()}",
+                          "--lr=1e-2", "--row-optimizer=exact",
+                          "--tables=file")
+
     def test_validation_changes_nothing(self):
         """Rows are caught up for it, and are as they were afterwards."""
         text = self.text()
