@@ -82,11 +82,11 @@ Arena::Arena(int64_t bytes, const char *purpose) {
 }
 
 Arena Arena::inFile(const std::filesystem::path &folder, int64_t bytes,
-                    const char *purpose) {
+                    const char *purpose, const char *advice) {
   Arena arena;
   if (bytes <= 0)
     return arena;
-  UnnamedFile file = mapUnnamedFile(folder, bytes, purpose);
+  UnnamedFile file = mapUnnamedFile(folder, bytes, purpose, advice);
   arena.start = file.start;
   arena.length = bytes;
   arena.descriptor = file.descriptor.release();

@@ -19,7 +19,8 @@
 using namespace stem;
 
 /// Where the file system has no files without a name, the name is taken away.
-static int openUnnamed(const std::filesystem::path &folder, const char *what) {
+static int openUnnamed(const std::filesystem::path &folder, const char *what,
+                       const char *advice) {
   int file = open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
   if (file >= 0)
     return file;
@@ -27,8 +28,8 @@ static int openUnnamed(const std::filesystem::path &folder, const char *what) {
   file = mkostemp(name.data(), O_CLOEXEC);
   if (file < 0)
     fail("{}: cannot make a file for {} there ({}); choose another place for "
-         "the new folder, or hold them in memory",
-         folder.string(), what, std::strerror(errno));
+         "the new folder, or {}",
+         folder.string(), what, std::strerror(errno), advice);
   unlink(name.c_str());
   return file;
 }
@@ -40,14 +41,15 @@ static uint64_t freeBytes(const std::filesystem::path &folder) {
 }
 
 UnnamedFile stem::mapUnnamedFile(const std::filesystem::path &folder,
-                                 int64_t bytes, const char *what) {
-  UnnamedFile file{FileDescriptor(openUnnamed(folder, what)), nullptr};
+                                 int64_t bytes, const char *what,
+                                 const char *advice) {
+  UnnamedFile file{FileDescriptor(openUnnamed(folder, what, advice)), nullptr};
   const auto text = [&] { return formatBytes(static_cast<double>(bytes)); };
   if (const int error = posix_fallocate(file.descriptor.get(), 0, bytes))
     fail("{}: cannot take {} for {} there ({}, {} free); free some space, "
-         "choose another place for the new folder, or hold them in memory",
+         "choose another place for the new folder, or {}",
          folder.string(), text(), what, std::strerror(error),
-         formatBytes(static_cast<double>(freeBytes(folder))));
+         formatBytes(static_cast<double>(freeBytes(folder))), advice);
   void *address =
       mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
            MAP_SHARED, file.descriptor.get(), 0);

@@ -121,8 +121,9 @@ RowOptimizer::RowOptimizer(stem_context *context, std::string name,
   checkTable(this->name, table);
   int64_t bytes = checkedBytes(this->name, table.rows, table.columns, 4);
   const auto moments = [&](const char *purpose) {
-    return isInFiles ? Arena::inFile(folder, bytes, purpose)
-                     : Arena(bytes, purpose);
+    return isInFiles
+               ? Arena::inFile(folder, bytes, purpose, "give --tables=resident")
+               : Arena(bytes, purpose);
   };
   if (hasFirstMoment(options))
     firstMoment = moments("first moments of a table");

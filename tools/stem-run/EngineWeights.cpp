@@ -345,7 +345,8 @@ void EngineWeights::load(const TensorSource &source, stem_context *context,
                          const std::set<std::string> &without) {
   memory = Arena(bytesOfParameters + bytesOfTables, "the weights");
   if (placement == TablePlacement::OwnFile)
-    ownFile = Arena::inFile(folder, tableBytesInFiles(), "the rows of tables");
+    ownFile = Arena::inFile(folder, tableBytesInFiles(), "the rows of tables",
+                            "give --tables=resident");
   for (auto &[key, slot] : slots)
     if (!without.contains(key.first))
       loadSlot(slot, source, key.first, context);

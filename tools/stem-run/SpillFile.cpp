@@ -19,7 +19,8 @@ using namespace stem;
 
 SpillFile::SpillFile(const std::filesystem::path &folder, int64_t bytes,
                      const char *what)
-    : folder(folder), size(bytes), file(mapUnnamedFile(folder, bytes, what)) {}
+    : folder(folder), size(bytes),
+      file(mapUnnamedFile(folder, bytes, what, "give more --memory")) {}
 
 SpillFile::~SpillFile() { munmap(file.start, static_cast<size_t>(size)); }
 

@@ -25,9 +25,9 @@ public:
   Arena(int64_t bytes, const char *purpose);
   /// Of a file in `folder`, which has no name and goes with the object: what
   /// has not been used for a while can leave memory, and pages are read where
-  /// they are used alone. Throws an Error likewise.
+  /// they are used alone. Throws an Error likewise, with `advice`.
   static Arena inFile(const std::filesystem::path &folder, int64_t bytes,
-                      const char *purpose);
+                      const char *purpose, const char *advice);
   ~Arena();
   Arena(Arena &&other) noexcept
       : start(std::exchange(other.start, nullptr)),

@@ -23,10 +23,11 @@ struct UnnamedFile {
 };
 
 /// In `folder`, of at least one byte. Takes the file's blocks, as a write to a
-/// mapped page has no way to fail. An Error names the folder and `what` is to
-/// lie there: "hidden states".
+/// mapped page has no way to fail. An Error names the folder, `what` is to lie
+/// there ("hidden states") and what else would help (`advice`: "give more
+/// --memory").
 UnnamedFile mapUnnamedFile(const std::filesystem::path &folder, int64_t bytes,
-                           const char *what);
+                           const char *what, const char *advice);
 
 } // namespace stem
 

@@ -126,7 +126,7 @@ TEST(HiddenStatesErrors, NoRoom) {
     EXPECT_ERROR(HiddenStates(stream(), kWidth, folder.path()),
                  folder.path().string() + ": cannot take 118 KB for hidden "
                                           "states there",
-                 "free some space", "hold them in memory");
+                 "free some space", "give more --memory");
   }
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }

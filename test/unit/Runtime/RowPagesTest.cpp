@@ -36,7 +36,7 @@ protected:
 /// changed in random steps while others are asked for.
 TEST_F(RowPagesTest, HoldWhatIsWritten) {
   std::mt19937 random(1);
-  const Arena arena = Arena::inFile(folder.path(), 1 << 20, "rows");
+  const Arena arena = Arena::inFile(folder.path(), 1 << 20, "rows", "wait");
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
   const FileRows parts[] = {part(arena, 0, 100, 3), part(arena, 300, 70, 5000),
                             part(arena, 1 << 19, 128, 4096)};
@@ -70,7 +70,7 @@ TEST_F(RowPagesTest, HoldWhatIsWritten) {
 }
 
 TEST_F(RowPagesTest, WhatTheDiskDoesNotGiveIsNamed) {
-  const Arena arena = Arena::inFile(folder.path(), 1 << 20, "rows");
+  const Arena arena = Arena::inFile(folder.path(), 1 << 20, "rows", "wait");
   RowPages pages(context.get(), {part(arena, 0, 256, 4096)});
   ASSERT_EQ(ftruncate(arena.file(), 100 * 4096), 0);
   pages.bring(std::vector<int32_t>{3, 99});
@@ -80,7 +80,7 @@ TEST_F(RowPagesTest, WhatTheDiskDoesNotGiveIsNamed) {
 }
 
 TEST_F(RowPagesTest, WhatTheDiskDoesNotTakeIsNamed) {
-  const Arena arena = Arena::inFile(folder.path(), 1 << 20, "rows");
+  const Arena arena = Arena::inFile(folder.path(), 1 << 20, "rows", "wait");
   FileRows bad = part(arena, 0, 256, 4096);
   bad.file = 1 << 20; // no descriptor
   RowPages pages(context.get(), {bad});
@@ -91,7 +91,7 @@ TEST_F(RowPagesTest, WhatTheDiskDoesNotTakeIsNamed) {
 }
 
 TEST_F(RowPagesTest, RowsThatAreNotThere) {
-  const Arena arena = Arena::inFile(folder.path(), 4096, "rows");
+  const Arena arena = Arena::inFile(folder.path(), 4096, "rows", "wait");
   RowPages pages(context.get(), {part(arena, 0, 4, 1024)});
   for (int32_t id : {-1, 4})
     EXPECT_ERROR(pages.bring(std::vector<int32_t>{id}), "t: row",
@@ -99,11 +99,12 @@ TEST_F(RowPagesTest, RowsThatAreNotThere) {
 }
 
 TEST_F(RowPagesTest, NoBytesAreNoFile) {
-  const Arena arena = Arena::inFile(folder.path() / "missing", 0, "rows");
+  const Arena arena =
+      Arena::inFile(folder.path() / "missing", 0, "rows", "wait");
   EXPECT_EQ(arena.data(), nullptr);
   EXPECT_EQ(arena.file(), -1);
-  EXPECT_ERROR(Arena::inFile(folder.path() / "missing", 1, "rows"),
-               "cannot make a file for rows there");
+  EXPECT_ERROR(Arena::inFile(folder.path() / "missing", 1, "rows", "wait"),
+               "cannot make a file for rows there", "or wait");
 }
 
 } // namespace
