@@ -10,6 +10,7 @@
 #include "GgufBlocks.h"
 #include "stem/Support/BF16.h"
 #include "stem/Support/Error.h"
+#include "stem/Support/F16.h"
 
 #include <bit>
 #include <cmath>
@@ -173,16 +174,7 @@ float stem::bf16ToF32(uint16_t bits) { return widenBF16(bits); }
 
 uint16_t stem::f32ToBF16(float value) { return roundToBF16(value); }
 
-float stem::f16ToF32(uint16_t bits) {
-  const uint32_t sign = static_cast<uint32_t>(bits & 0x8000) << 16;
-  const uint32_t magnitude = bits & 0x7fff;
-  if (magnitude >= 0x7c00)
-    return std::bit_cast<float>(sign | 0x7f800000 | (magnitude << 13));
-  if (magnitude >= 0x0400)
-    return std::bit_cast<float>(sign | ((magnitude << 13) + (112u << 23)));
-  const float value = static_cast<float>(magnitude) * 0x1p-24f;
-  return std::bit_cast<float>(std::bit_cast<uint32_t>(value) | sign);
-}
+float stem::f16ToF32(uint16_t bits) { return widenF16(bits); }
 
 uint16_t stem::f32ToF16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
