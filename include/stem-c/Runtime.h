@@ -224,6 +224,21 @@ typedef struct stem_table_store stem_table_store;
 typedef struct stem_table_plan stem_table_plan;
 typedef int64_t stem_ticket;
 
+/* A table of 8-bit rows: row r is minimum[r] + scale[r] * byte in f32, but rows
+   of some ids are kept as they were. All of it is kept by the caller while the
+   store lives. */
+typedef struct stem_byte_rows {
+  uint64_t struct_size;
+  const float *scale;     /* V */
+  const float *minimum;   /* V */
+  const int32_t *hot_ids; /* of the rows that are kept, rising */
+  int64_t hot_count;
+  int32_t hot_dtype;    /* STEM_F32, STEM_BF16, STEM_F16 */
+  const void *hot_rows; /* hot_count x F */
+  const char *hot_file; /* where `hot_rows` is null: they lie in this file */
+  int64_t hot_offset;   /* of the first of them in `hot_file` */
+} stem_byte_rows;
+
 typedef struct stem_table_options {
   uint64_t struct_size;
   int64_t rows;         /* V */
@@ -234,6 +249,9 @@ typedef struct stem_table_options {
   const char *name;     /* for messages */
   const char *file;     /* where `resident` is null: V x F lie in this file */
   int64_t offset;       /* of the first row in `file` */
+  /* Not null: `dtype` is STEM_F32, and what lies in `resident` or `file` are
+     V x F bytes. Rows are decoded into staging. */
+  const stem_byte_rows *byte_rows;
 } stem_table_options;
 
 typedef struct stem_table_store_options {

@@ -54,3 +54,10 @@ std::string RowFile::difference() const {
     return "it was written to since it was opened";
   return "";
 }
+
+std::string RowFile::change() const {
+  const std::string found = difference();
+  return found.empty()
+             ? ""
+             : fmt::format("{} changed while it was in use: {}", path, found);
+}

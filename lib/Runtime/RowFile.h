@@ -30,8 +30,8 @@ public:
 
   /// Empty, or why it cannot be opened.
   std::string open(const char *name);
-  /// Empty, or how it differs from what was opened.
-  std::string difference() const;
+  /// Empty, or that it is not what was opened, and how it differs.
+  std::string change() const;
 
   bool isOpen() const { return descriptor >= 0; }
   int handle() const { return descriptor; }
@@ -39,6 +39,8 @@ public:
   const std::string &name() const { return path; }
 
 private:
+  std::string difference() const;
+
   std::string path;
   int descriptor = -1;
   int64_t bytes = 0;

@@ -7,17 +7,21 @@
 //
 // A lookup gives rows and an index into them. Of a resident table these are the
 // whole table and the planned ids; of a table in a file, the unique rows of the
-// plan, which prefetch starts to read, and the inverse map. Whoever looks up
-// sees the same values. A store serves one step at a time.
+// plan, which prefetch starts to read, and the inverse map. Rows of 8 bits are
+// decoded there, wherever the table lies. Whoever looks up sees the same
+// values. A store serves one step at a time.
 //
 //===----------------------------------------------------------------------===//
 
 #include "ContextImpl.h"
 #include "HandleShapes.h"
 #include "HotCache.h"
+#include "RowCodec.h"
 #include "RowFile.h"
 #include "RowReader.h"
 #include "StagingPool.h"
+#include "stem/Runtime/Parallel.h"
+#include "stem/Support/Error.h"
 
 #include <algorithm>
 #include <chrono>
@@ -51,8 +55,27 @@ struct Table {
   int64_t offset = 0;            /* of the first row in `file` */
   Arena kept = {};               /* the rows of the cache's slots */
   std::vector<bool> isKept = {}; /* of slots: the row of the owner is there */
+  std::unique_ptr<RowCodec> codec = {}; /* null: rows are stored as used */
 
   int64_t rowBytes() const { return columns * elementBytes(dtype); }
+  int64_t storedBytes() const {
+    return codec ? codec->bytes() : rows * rowBytes();
+  }
+  int64_t keptBytes() const {
+    return codec ? codec->mostRowBytes() : rowBytes();
+  }
+  const std::string &fileOf(int32_t id) const {
+    return codec ? codec->fileOf(id).name() : file.name();
+  }
+  int64_t offsetOf(int32_t id) const {
+    return codec ? codec->offsetOf(id) : offset + id * rowBytes();
+  }
+  /* The row on its way to its place in staging. */
+  RowRead read(int32_t id, char *place) const {
+    if (codec)
+      return codec->read(id, place + rowBytes() - codec->rowBytes(id));
+    return {file.handle(), offsetOf(id), rowBytes(), place};
+  }
 };
 
 struct Ticket {
@@ -61,6 +84,7 @@ struct Ticket {
   char *staging = nullptr; /* of a table in a file: its rows in the plan */
   std::shared_ptr<RowReader::Batch> reads = nullptr;
   std::vector<int32_t> missing = {}; /* places of the rows that are read */
+  bool isReady = false;              /* what was read is there, and decoded */
 };
 
 } // namespace
@@ -168,9 +192,26 @@ stem_status checkTableOptions(stem_context *context,
   return STEM_OK;
 }
 
+stem_status makeCodec(stem_context *context, const stem_table_options &options,
+                      Table &table) {
+  try {
+    table.codec = std::make_unique<RowCodec>(options);
+  } catch (const Error &error) {
+    return report(context, STEM_INVALID_ARGUMENT, "table '{}': {}", table.name,
+                  error.what());
+  }
+  return STEM_OK;
+}
+
 /// Opens the file and checks that it holds all rows.
 stem_status openFile(stem_context *context, const stem_table_options &options,
                      Table &table) {
+  if (table.codec) {
+    const std::string problem = table.codec->open();
+    return problem.empty() ? STEM_OK
+                           : report(context, STEM_IO_ERROR, "table '{}' {}",
+                                    table.name, problem);
+  }
   const std::string problem = table.file.open(options.file);
   if (!problem.empty())
     return report(context, STEM_IO_ERROR, "table '{}': {} cannot be read: {}",
@@ -188,7 +229,7 @@ stem_status openFile(stem_context *context, const stem_table_options &options,
 }
 
 char *keptRow(const Table &table, int32_t slot) {
-  return static_cast<char *>(table.kept.data()) + slot * table.rowBytes();
+  return static_cast<char *>(table.kept.data()) + slot * table.keptBytes();
 }
 
 /// The slot for the row of unique id number `place`; -1 where there is none, or
@@ -230,19 +271,19 @@ std::vector<RowRead> fillFromCache(stem_table_store &store, Ticket &ticket) {
   const int64_t bytes = table.rowBytes();
   std::vector<RowRead> reads;
   for (size_t i = 0; i < plan.unique.size(); ++i) {
-    char *to = ticket.staging + int64_t(i) * bytes;
+    const RowRead read =
+        table.read(plan.unique[i], ticket.staging + int64_t(i) * bytes);
     const int32_t slot = slotOf(store, table, plan, i);
     if (slot >= 0 && table.isKept[slot]) {
-      std::memcpy(to, keptRow(table, slot), bytes);
+      std::memcpy(read.to, keptRow(table, slot), read.bytes);
       continue;
     }
     ticket.missing.push_back(int32_t(i));
-    reads.push_back({table.file.handle(), table.offset + plan.unique[i] * bytes,
-                     bytes, to});
+    reads.push_back(read);
+    store.statistics.bytes_moved += read.bytes;
   }
   store.statistics.rows_read += reads.size();
   store.statistics.rows_cached += plan.unique.size() - reads.size();
-  store.statistics.bytes_moved += int64_t(reads.size()) * bytes;
   return reads;
 }
 
@@ -254,19 +295,36 @@ void keepRows(stem_table_store &store, const Ticket &ticket) {
     const int32_t slot = slotOf(store, table, *ticket.plan, place);
     if (slot < 0 || table.isKept[slot])
       continue;
-    std::memcpy(keptRow(table, slot), ticket.staging + place * bytes, bytes);
+    const RowRead read =
+        table.read(ticket.plan->unique[place], ticket.staging + place * bytes);
+    std::memcpy(keptRow(table, slot), read.to, read.bytes);
     table.isKept[slot] = true;
   }
 }
 
-stem_status startReads(stem_context *context, stem_table_store &store,
-                       Ticket &ticket) {
+/// Decodes the plan's rows: a table's in memory, or what was read.
+void decodeRows(stem_context *context, const stem_table_store &store,
+                const Ticket &ticket) {
+  constexpr int64_t kRowsPerTask = 16;
   const Table &table = store.tables[ticket.table];
-  const std::string difference = table.file.difference();
-  if (!difference.empty())
-    return report(context, STEM_IO_ERROR,
-                  "table '{}': {} changed while it was in use: {}", table.name,
-                  table.file.name(), difference);
+  const std::vector<int32_t> &ids = ticket.plan->unique;
+  const int64_t count = int64_t(ids.size()), bytes = table.rowBytes();
+  const int64_t tasks = (count + kRowsPerTask - 1) / kRowsPerTask;
+  parallelFor(context, tasks, [&](int64_t task) {
+    const int64_t end = std::min(count, (task + 1) * kRowsPerTask);
+    for (int64_t i = task * kRowsPerTask; i < end; ++i) {
+      char *place = ticket.staging + i * bytes;
+      const char *stored =
+          table.data ? table.codec->row(ids[i])
+                     : static_cast<const char *>(table.read(ids[i], place).to);
+      table.codec->decode(ids[i], stored, reinterpret_cast<float *>(place));
+    }
+  });
+}
+
+stem_status takeStaging(stem_context *context, stem_table_store &store,
+                        Ticket &ticket) {
+  const Table &table = store.tables[ticket.table];
   const int64_t rows = int64_t(ticket.plan->unique.size());
   const int64_t bytes =
       stem_table_staging_bytes(rows, table.columns, table.dtype);
@@ -277,13 +335,41 @@ stem_status startReads(stem_context *context, stem_table_store &store,
                   "step: {} of {} bytes are taken by other tables",
                   table.name, bytes, rows, store.staging.taken(),
                   store.staging.size());
+  return STEM_OK;
+}
+
+stem_status startReads(stem_context *context, stem_table_store &store,
+                       Ticket &ticket) {
+  const Table &table = store.tables[ticket.table];
+  const std::string change =
+      table.codec ? table.codec->change() : table.file.change();
+  if (!change.empty())
+    return report(context, STEM_IO_ERROR, "table '{}': {}", table.name, change);
+  if (stem_status status = takeStaging(context, store, ticket))
+    return status;
   ticket.reads = store.reader.start(fillFromCache(store, ticket));
+  return STEM_OK;
+}
+
+/// What prefetch does for the rows of a ticket.
+stem_status startRows(stem_context *context, stem_table_store &store,
+                      Ticket &ticket) {
+  const Table &table = store.tables[ticket.table];
+  if (!table.data)
+    return startReads(context, store, ticket);
+  if (!table.codec)
+    return STEM_OK;
+  if (stem_status status = takeStaging(context, store, ticket))
+    return status;
+  decodeRows(context, store, ticket);
   return STEM_OK;
 }
 
 /// Waits for the rows of a ticket.
 stem_status finishReads(stem_context *context, stem_table_store &store,
-                        const Ticket &ticket) {
+                        Ticket &ticket) {
+  if (ticket.isReady)
+    return STEM_OK;
   const auto begin = std::chrono::steady_clock::now();
   const RowReader::Outcome outcome = RowReader::wait(*ticket.reads);
   if (outcome.stalled) {
@@ -294,14 +380,16 @@ stem_status finishReads(stem_context *context, stem_table_store &store,
   }
   if (!outcome.failure) {
     keepRows(store, ticket);
+    if (store.tables[ticket.table].codec)
+      decodeRows(context, store, ticket);
+    ticket.isReady = true;
     return STEM_OK;
   }
   const Table &table = store.tables[ticket.table];
   const int32_t id = ticket.plan->unique[ticket.missing[outcome.failure->read]];
   return report(context, STEM_IO_ERROR,
                 "table '{}': row {} at byte {} of {} cannot be read: {}",
-                table.name, id, table.offset + id * table.rowBytes(),
-                table.file.name(),
+                table.name, id, table.offsetOf(id), table.fileOf(id),
                 outcome.failure->error ? std::strerror(outcome.failure->error)
                                        : "the file ends there");
 }
@@ -402,11 +490,14 @@ stem_status stem_table_open(stem_context *context, stem_table_store *store,
     Table table = {options->rows,  options->columns,
                    options->dtype, options->writable != 0,
                    data,           std::move(name)};
+    if (options->byte_rows)
+      if (stem_status status = makeCodec(context, *options, table))
+        return status;
     if (!data) {
       if (stem_status status = openFile(context, *options, table))
         return status;
       const int64_t slots = std::min(store->cacheIds, table.rows);
-      table.kept = Arena(slots * table.rowBytes(), "rows that are kept");
+      table.kept = Arena(slots * table.keptBytes(), "rows that are kept");
       table.isKept.resize(slots);
     }
     if (options->rows > int64_t(store->epochs.size())) {
@@ -414,7 +505,9 @@ stem_status stem_table_open(stem_context *context, stem_table_store *store,
       store->epochs.resize(options->rows);
     }
     (data ? store->statistics.bytes_resident
-          : store->statistics.bytes_in_files) += table.rows * table.rowBytes();
+          : store->statistics.bytes_in_files) += table.storedBytes();
+    if (table.codec)
+      store->statistics.bytes_resident += table.codec->scaleBytes();
     store->tables.push_back(std::move(table));
     if (options->rows > store->tables[store->largest].rows) {
       store->largest = int64_t(store->tables.size()) - 1;
@@ -506,11 +599,10 @@ stem_status stem_table_prefetch(stem_context *context, stem_table_store *store,
     const stem_ticket given = store->nextTicket++;
     Ticket &ticket =
         store->tickets.emplace(given, Ticket{table, plan}).first->second;
-    if (!wanted.data)
-      if (stem_status status = startReads(context, *store, ticket)) {
-        stem_table_release(store, given);
-        return status;
-      }
+    if (stem_status status = startRows(context, *store, ticket)) {
+      stem_table_release(store, given);
+      return status;
+    }
     *out_ticket = given;
     return STEM_OK;
   });
@@ -532,7 +624,7 @@ stem_status stem_table_await(stem_context *context, stem_table_store *store,
                     "stem_table_await: ticket {} is not outstanding: it was "
                     "never given, or it or its plan was released",
                     ticket);
-    const Ticket &awaited = found->second;
+    Ticket &awaited = found->second;
     if (awaited.reads)
       if (stem_status status = finishReads(context, *store, awaited))
         return status;

@@ -40,7 +40,7 @@ protected:
     for (int64_t i = 0; i < rows * columns; ++i)
       data.push_back(float(i / columns) + 0.5f * float(i % columns));
     ASSERT_EQ(open({sizeof(stem_table_options), rows, columns, STEM_F32,
-                    writable, data.data(), name, nullptr, 0}),
+                    writable, data.data(), name, nullptr, 0, nullptr}),
               STEM_OK);
   }
 
@@ -279,7 +279,7 @@ TEST_F(TableStore, RefusesUnusableTables) {
   stem_table_plan *made = nullptr;
   expect(plan({}, &made), STEM_INVALID_ARGUMENT, "no table is open");
   stem_table_options good = {sizeof(good), 2,   2,       STEM_F32, 0,
-                             data,         "t", nullptr, 0};
+                             data,         "t", nullptr, 0,        nullptr};
   auto with = [&](auto member, auto value) {
     stem_table_options options = good;
     options.*member = value;
