@@ -137,6 +137,7 @@ TableType stem::tableType(OpBuilder &builder, const ModelConfig &config,
   Type element;
   switch (info.dtype) {
   case DType::F32:
+  case DType::U8: // decoded when they are looked up
     element = builder.getF32Type();
     break;
   case DType::BF16:
@@ -146,7 +147,7 @@ TableType stem::tableType(OpBuilder &builder, const ModelConfig &config,
     element = builder.getF16Type();
     break;
   default:
-    fail("{}: tensor {} has type {}; a table's rows are F32, BF16 or F16",
+    fail("{}: tensor {} has type {}; a table's rows are F32, BF16, F16 or U8",
          tensors.description(), layer.upTable, dtypeName(info.dtype));
   }
   return TableType::get(builder.getContext(), config.vocabSize,

@@ -11,6 +11,7 @@
 #include "stem/Support/Error.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <set>
 
@@ -38,7 +39,11 @@ private:
   void resolveAttention(uint64_t layer, LayerWeights &weights);
   void resolveFeedForward(uint64_t layer, LayerWeights &weights);
   void resolveTable(uint64_t layer, LayerWeights &weights);
+  void resolveByteRows(uint64_t layer, LayerWeights &weights);
+  std::string requireScales(const std::string &name, bool mayBeNegative);
+  void resolveHotRows(uint64_t layer, LayerWeights &weights);
   void resolveSelected(uint64_t layer, LayerWeights &weights);
+  const TensorInfo &requireIds(const std::string &name);
   bool equalsEmbedding(const std::string &head) const;
   void refuseMissingBiases() const;
   void refuseUnused();
@@ -177,6 +182,41 @@ void Resolver::resolveAttention(uint64_t layer, LayerWeights &weights) {
         require(name("post_feedforward_layernorm.weight"), {d});
 }
 
+/// What a byte of each row stands for.
+std::string Resolver::requireScales(const std::string &name,
+                                    bool mayBeNegative) {
+  const TensorInfo &info = requireInfo(name, {config.vocabSize});
+  if (info.dtype != DType::F32)
+    fail("{}: tensor \"{}\" has type {}; F32 was expected", info.file.string(),
+         name, dtypeName(info.dtype));
+  std::vector<float> values(info.elements());
+  source.readF32(name, 0, 1, values.data());
+  for (size_t id = 0; id < values.size(); ++id)
+    if (!std::isfinite(values[id]) || (values[id] < 0 && !mayBeNegative))
+      fail("{}: tensor \"{}\" has {} for id {}; a finite number{} was "
+           "expected: the file is damaged, convert or export the model again",
+           info.file.string(), name, values[id], id,
+           mayBeNegative ? "" : " from 0 on");
+  return name;
+}
+
+void Resolver::resolveByteRows(uint64_t layer, LayerWeights &weights) {
+  weights.upTableScale =
+      requireScales(layerTensorName(layer, "mlp.up_table.scale"), false);
+  weights.upTableMinimum =
+      requireScales(layerTensorName(layer, "mlp.up_table.minimum"), true);
+  const std::string ids = layerTensorName(layer, "mlp.up_table.hot_ids");
+  const std::string rows = layerTensorName(layer, "mlp.up_table.hot_rows");
+  const auto isThere = [&](const std::string &name) {
+    return source.find(name) || !source.fileWithout(name).empty();
+  };
+  if (!isThere(ids) && !isThere(rows))
+    return;
+  weights.upTableHotIds = ids;
+  weights.upTableHotRows = rows;
+  resolveHotRows(layer, weights);
+}
+
 void Resolver::resolveTable(uint64_t layer, LayerWeights &weights) {
   const auto name = [&](std::string_view suffix) {
     return layerTensorName(layer, suffix);
@@ -189,10 +229,8 @@ void Resolver::resolveTable(uint64_t layer, LayerWeights &weights) {
     fail("{}: tensor \"{}\" has type {}, stem.row_dtype is \"{}\"",
          table.file.string(), table.name, dtypeName(table.dtype),
          stem.rowDType);
-  if (table.dtype == DType::U8) {
-    weights.upTableScale = require(name("mlp.up_table.scale"), {vocab});
-    weights.upTableMinimum = require(name("mlp.up_table.minimum"), {vocab});
-  }
+  if (table.dtype == DType::U8)
+    resolveByteRows(layer, weights);
   if (const uint64_t rank = stem.rankOf(layer)) {
     weights.upMixA = require(name("mlp.up_mix.a.weight"), {f, rank});
     weights.upMixB =
@@ -213,8 +251,8 @@ std::vector<int64_t> readIds(const TensorSource &source,
 }
 
 /// Compiled code looks ids up by halving, so they must rise.
-void checkSelected(const TensorSource &source, const TensorInfo &info,
-                   uint64_t vocab) {
+void checkRising(const TensorSource &source, const TensorInfo &info,
+                 uint64_t vocab) {
   const std::vector<int64_t> ids = info.dtype == DType::I32
                                        ? readIds<int32_t>(source, info)
                                        : readIds<int64_t>(source, info);
@@ -229,24 +267,40 @@ void checkSelected(const TensorSource &source, const TensorInfo &info,
   }
 }
 
-void Resolver::resolveSelected(uint64_t layer, LayerWeights &weights) {
-  const uint64_t vocab = config.vocabSize, f = config.intermediateSize;
-  weights.upProj = require(layerTensorName(layer, "mlp.up_proj.weight"),
-                           {f, config.hiddenSize});
-  weights.upBias =
-      take(layerTensorName(layer, "mlp.up_proj.bias"), {f}, config.mlpBias);
-  weights.upSelectIds = layerTensorName(layer, "mlp.up_select.ids");
-  const TensorInfo *found = source.find(weights.upSelectIds);
+/// Any number of ids up to the vocabulary's.
+const TensorInfo &Resolver::requireIds(const std::string &name) {
+  const uint64_t vocab = config.vocabSize;
+  const TensorInfo *found = source.find(name);
   const TensorInfo &ids = requireInfo(
-      weights.upSelectIds,
-      found && found->shape.size() == 1 ? found->shape : Shape{vocab});
+      name, found && found->shape.size() == 1 ? found->shape : Shape{vocab});
   if (ids.shape[0] > vocab)
     fail("{}: tensor \"{}\" has {} ids, the vocabulary {}", ids.file.string(),
          ids.name, ids.shape[0], vocab);
   if (ids.dtype != DType::I32 && ids.dtype != DType::I64)
     fail("{}: tensor \"{}\" has type {}; I32 or I64 was expected",
          ids.file.string(), ids.name, dtypeName(ids.dtype));
-  checkSelected(source, ids, vocab);
+  checkRising(source, ids, vocab);
+  return ids;
+}
+
+/// In any type of rows, not the same in all layers.
+void Resolver::resolveHotRows(uint64_t layer, LayerWeights &weights) {
+  const TensorInfo &ids = requireIds(weights.upTableHotIds);
+  const TensorInfo &rows = requireInfo(weights.upTableHotRows,
+                                       {ids.shape[0], config.intermediateSize});
+  if (rows.dtype != DType::F32 && rows.dtype != DType::F16 &&
+      rows.dtype != DType::BF16)
+    fail("{}: tensor \"{}\" has type {}; F32, F16 or BF16 was expected",
+         rows.file.string(), rows.name, dtypeName(rows.dtype));
+}
+
+void Resolver::resolveSelected(uint64_t layer, LayerWeights &weights) {
+  weights.upProj = require(layerTensorName(layer, "mlp.up_proj.weight"),
+                           {config.intermediateSize, config.hiddenSize});
+  weights.upBias = take(layerTensorName(layer, "mlp.up_proj.bias"),
+                        {config.intermediateSize}, config.mlpBias);
+  weights.upSelectIds = layerTensorName(layer, "mlp.up_select.ids");
+  requireIds(weights.upSelectIds);
 }
 
 void Resolver::resolveFeedForward(uint64_t layer, LayerWeights &weights) {
@@ -352,34 +406,27 @@ ModelWeights ModelWeights::resolve(const ModelConfig &config,
 
 std::vector<std::string> ModelWeights::layerNames(const LayerWeights &layer) {
   const std::string *roles[] = {
-      &layer.inputNorm,
-      &layer.queryProj,
-      &layer.queryBias,
-      &layer.keyProj,
-      &layer.keyBias,
-      &layer.valueProj,
-      &layer.valueBias,
-      &layer.queryNorm,
-      &layer.keyNorm,
-      &layer.outputProj,
-      &layer.outputBias,
-      &layer.postAttentionNorm,
-      &layer.gateProj,
-      &layer.gateBias,
-      &layer.upProj,
-      &layer.upBias,
-      &layer.upTable,
-      &layer.upTableScale,
-      &layer.upTableMinimum,
-      &layer.upMixA,
-      &layer.upMixB,
-      &layer.upSelectIds,
-      &layer.downProj,
-      &layer.downBias,
-      &layer.postFeedForwardNorm,
+      &layer.inputNorm,      &layer.queryProj,     &layer.queryBias,
+      &layer.keyProj,        &layer.keyBias,       &layer.valueProj,
+      &layer.valueBias,      &layer.queryNorm,     &layer.keyNorm,
+      &layer.outputProj,     &layer.outputBias,    &layer.postAttentionNorm,
+      &layer.gateProj,       &layer.gateBias,      &layer.upProj,
+      &layer.upBias,         &layer.upTable,       &layer.upTableScale,
+      &layer.upTableMinimum, &layer.upTableHotIds, &layer.upTableHotRows,
+      &layer.upMixA,         &layer.upMixB,        &layer.upSelectIds,
+      &layer.downProj,       &layer.downBias,      &layer.postFeedForwardNorm,
   };
   std::vector<std::string> result;
   for (const std::string *name : roles)
+    if (!name->empty())
+      result.push_back(*name);
+  return result;
+}
+
+std::vector<std::string> ModelWeights::byteRowNames(const LayerWeights &layer) {
+  std::vector<std::string> result;
+  for (const std::string *name : {&layer.upTableScale, &layer.upTableMinimum,
+                                  &layer.upTableHotIds, &layer.upTableHotRows})
     if (!name->empty())
       result.push_back(*name);
   return result;

@@ -180,9 +180,8 @@ void addSample(Sha256 &hash, std::span<const std::byte> data) {
 }
 
 bool isOfTable(const LayerWeights &layer, const std::string &name) {
-  return !layer.upTable.empty() &&
-         (name == layer.upTable || name == layer.upTableScale ||
-          name == layer.upTableMinimum);
+  const std::vector<std::string> beside = ModelWeights::byteRowNames(layer);
+  return name == layer.upTable || std::ranges::count(beside, name) > 0;
 }
 
 std::string denseHash(const Checkpoint &model) {
@@ -250,7 +249,7 @@ void RowOverlay::requireTables(const Checkpoint &model) const {
         model.tensors().get(model.weights().layers[own.layer].upTable);
     if (table.dtype == DType::U8)
       fail("{}: tensor \"{}\" of {} has rows of 8 bits, which overlays do not "
-           "replace",
+           "replace; give the model that they were made from",
            name, table.name, where);
     if (own.columns != table.rowElements())
       fail("{}: rows of layer {} have {} columns, tensor \"{}\" of {} has {}",

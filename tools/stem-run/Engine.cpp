@@ -120,9 +120,12 @@ std::string describePlan(const MemoryPlan &plan) {
   std::string tables = bytes(plan.tables);
   if (plan.tablesInFiles > 0)
     tables = fmt::format(
-        "in files ({}), their rows of a step {} and of {} hot ids {}",
-        bytes(plan.tablesInFiles), bytes(plan.staging), plan.keptIds,
-        bytes(plan.kept));
+        "in files ({}), {}their rows of a step {} and of {} hot ids {}",
+        bytes(plan.tablesInFiles),
+        plan.tables > 0 ? fmt::format("their scales {}, ", tables) : "",
+        bytes(plan.staging), plan.keptIds, bytes(plan.kept));
+  else if (plan.staging > 0)
+    tables += fmt::format(", their rows of a step {}", bytes(plan.staging));
   return fmt::format("memory: weights {}, tables {}, key-value cache up to {}, "
                      "step arena {}, logits {}; {} in all",
                      bytes(plan.weights), tables, bytes(plan.cache),
@@ -142,7 +145,7 @@ struct Engine::Impl : EntryRunner {
       : EntryRunner(checkpoint, options) {}
 
   void compileModel(const Checkpoint &checkpoint);
-  void plan();
+  void plan(const Checkpoint &checkpoint);
   int64_t keptIds() const;
   void allocate(const Checkpoint &checkpoint);
   int64_t vocabSize() const { return static_cast<int64_t>(config.vocabSize); }
@@ -216,7 +219,7 @@ int64_t Engine::Impl::keptIds() const {
   return std::min(vocabSize(), sumOfBytes({options.cacheIds, share}));
 }
 
-void Engine::Impl::plan() {
+void Engine::Impl::plan(const Checkpoint &checkpoint) {
   // As many places as all sequences can fill.
   int64_t places = 0;
   if (!__builtin_mul_overflow(roundUp(options.maxPositions, kTile),
@@ -227,7 +230,7 @@ void Engine::Impl::plan() {
     windows.push_back(static_cast<int64_t>(layer.window));
   weights = std::make_unique<EngineWeights>(
       std::vector<const stem_entry *>{prefill, decode, score}, module->tables(),
-      options.tables);
+      options.tables, std::filesystem::path(), &checkpoint.tensors());
   report.plan.weights = weights->parameterBytes();
   report.plan.tables = weights->tableBytes();
   report.plan.tablesInFiles = weights->tableBytesInFiles();
@@ -278,7 +281,7 @@ std::unique_ptr<Engine> Engine::create(const Checkpoint &checkpoint,
                                        const EngineOptions &options) {
   auto impl = std::make_unique<Impl>(checkpoint, options);
   impl->compileModel(checkpoint);
-  impl->plan();
+  impl->plan(checkpoint);
   impl->allocate(checkpoint);
   return std::unique_ptr<Engine>(new Engine(std::move(impl)));
 }

@@ -230,7 +230,8 @@ int64_t stem::readingBytes(const ModelConfig &config, int threads) {
 EngineWeights::EngineWeights(std::span<const stem_entry *const> entries,
                              std::span<const stem_table_info> tableInfos,
                              TablePlacement placement,
-                             std::filesystem::path folder)
+                             std::filesystem::path folder,
+                             const TensorSource *source)
     : tables(tableInfos.begin(), tableInfos.end()), placement(placement),
       folder(std::move(folder)) {
   int64_t offset = 0;
@@ -258,22 +259,24 @@ EngineWeights::EngineWeights(std::span<const stem_entry *const> entries,
     offset = 0;
     alignment = kFileAlignment;
   }
-  for (const stem_table_info &table : tables) {
+  for (size_t i = 0; i < tables.size(); ++i) {
+    const std::string key = tables[i].key;
     tableOffsets.push_back(offset);
-    if (placement != TablePlacement::File)
-      advance(table.key, tableBytesOf(table));
+    tableFiles.emplace_back();
+    if (source && ByteTable::isOne(*source, key))
+      byteTables.try_emplace(i, *source, key);
+    else if (!isInFile())
+      advance(tables[i].key, tableBytesOf(tables[i]));
   }
   if (placement == TablePlacement::Resident)
     bytesOfTables = offset - bytesOfParameters;
 }
 
-/// Of the tables in the model's files.
-template <typename Bytes>
-int64_t EngineWeights::sumOverFiles(const Bytes &bytesOf) const {
-  int64_t sum = 0;
-  if (placement == TablePlacement::File)
-    for (const stem_table_info &table : tables)
-      sum = sumOfBytes({sum, bytesOf(table)});
+int64_t EngineWeights::tableBytes() const {
+  int64_t sum = bytesOfTables;
+  for (const auto &[number, table] : byteTables)
+    sum = sumOfBytes(
+        {sum, table.scaleBytes(), isInFile() ? 0 : table.rowBytes()});
   return sum;
 }
 
@@ -281,7 +284,14 @@ int64_t EngineWeights::tableBytesInFiles() const {
   if (placement == TablePlacement::OwnFile)
     return tables.empty() ? 0
                           : tableOffsets.back() + tableBytesOf(tables.back());
-  return sumOverFiles(tableBytesOf);
+  int64_t sum = 0;
+  for (size_t i = 0; i < tables.size() && isInFile(); ++i) {
+    const auto found = byteTables.find(i);
+    sum =
+        sumOfBytes({sum, found == byteTables.end() ? tableBytesOf(tables[i])
+                                                   : found->second.rowBytes()});
+  }
+  return sum;
 }
 
 std::vector<FileRows> EngineWeights::rowsInFile() const {
@@ -295,16 +305,25 @@ std::vector<FileRows> EngineWeights::rowsInFile() const {
 }
 
 int64_t EngineWeights::stagingBytes(int64_t tokens) const {
-  return sumOverFiles([tokens](const stem_table_info &table) {
-    return stem_table_staging_bytes(std::min(tokens, table.rows), table.columns,
-                                    table.dtype);
-  });
+  int64_t sum = 0;
+  for (size_t i = 0; i < tables.size(); ++i)
+    if (isInFile() || byteTables.contains(i))
+      sum = sumOfBytes(
+          {sum, stem_table_staging_bytes(std::min(tokens, tables[i].rows),
+                                         tables[i].columns, tables[i].dtype)});
+  return sum;
 }
 
 int64_t EngineWeights::keptBytes(int64_t ids) const {
-  return sumOverFiles([ids](const stem_table_info &table) {
-    return tableBytesOf(table) / table.rows * std::min(ids, table.rows);
-  });
+  int64_t sum = 0;
+  for (size_t i = 0; i < tables.size() && isInFile(); ++i) {
+    const auto found = byteTables.find(i);
+    const int64_t row = found == byteTables.end()
+                            ? tableBytesOf(tables[i]) / tables[i].rows
+                            : found->second.mostRowBytes();
+    sum = sumOfBytes({sum, row * std::min(ids, tables[i].rows)});
+  }
+  return sum;
 }
 
 /// Reads table `index` into memory, or finds its place in the files.
@@ -314,7 +333,12 @@ void EngineWeights::loadTable(size_t index, const TensorSource &source,
   const TensorInfo &info = source.get(table.key);
   const int64_t sizes[] = {table.rows, table.columns};
   checkElements(info, sizes);
-  if (placement != TablePlacement::File)
+  if (const auto found = byteTables.find(index); found != byteTables.end())
+    return found->second.load(source, isInFile(), context);
+  if (info.dtype == DType::U8)
+    fail("{}: tensor \"{}\" has rows of 8 bits, which cannot be used here",
+         info.file.string(), info.name);
+  if (!isInFile())
     return loadPlain(source, info, table.dtype, tableRows(index), context);
   if (info.dtype != weightType(table.dtype))
     fail(
@@ -328,7 +352,7 @@ void EngineWeights::loadTable(size_t index, const TensorSource &source,
          "--swap-rows) or are not stored one after the other: they cannot stay "
          "in the file; choose --tables=resident",
          info.file.string(), info.name);
-  tableFiles.push_back(info.file.string());
+  tableFiles[index] = info.file.string();
   tableOffsets[index] = static_cast<int64_t>(*offset);
 }
 
@@ -386,21 +410,28 @@ stem_tensor EngineWeights::tensor(const stem_entry &entry,
                      argument.dtype, argument.sizes, argument.rank);
 }
 
+stem_table_options EngineWeights::plainOptions(size_t index) const {
+  stem_table_options options = {};
+  options.struct_size = sizeof(options);
+  options.rows = tables[index].rows;
+  options.columns = tables[index].columns;
+  options.dtype = tables[index].dtype;
+  if (isInFile())
+    options.file = tableFiles[index].c_str();
+  else
+    options.resident = tableRows(index);
+  options.offset = isInFile() ? tableOffsets[index] : 0;
+  options.name = tables[index].key;
+  return options;
+}
+
 void EngineWeights::openTables(stem_context *context,
                                stem_table_store *store) const {
   for (size_t i = 0; i < tables.size(); ++i) {
-    stem_table_options options = {};
-    options.struct_size = sizeof(options);
-    options.rows = tables[i].rows;
-    options.columns = tables[i].columns;
-    options.dtype = tables[i].dtype;
-    if (placement != TablePlacement::File) {
-      options.resident = tableRows(i);
-    } else {
-      options.file = tableFiles[i].c_str();
-      options.offset = tableOffsets[i];
-    }
-    options.name = tables[i].key;
+    const auto found = byteTables.find(i);
+    const stem_table_options options = found == byteTables.end()
+                                           ? plainOptions(i)
+                                           : found->second.options(tables[i]);
     throwIfFailed(context, stem_table_open(context, store, &options));
   }
 }

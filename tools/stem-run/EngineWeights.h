@@ -8,6 +8,8 @@
 #ifndef STEM_TOOLS_STEM_RUN_ENGINEWEIGHTS_H
 #define STEM_TOOLS_STEM_RUN_ENGINEWEIGHTS_H
 
+#include "ByteTable.h"
+
 #include "stem-c/Runtime.h"
 #include "stem/Model/Checkpoint.h"
 #include "stem/Runtime/Arena.h"
@@ -43,24 +45,27 @@ enum class TablePlacement {
 };
 
 /// The parameters and tables that a compiled module asks for, in one piece of
-/// memory but for tables in files. A tensor that is read in several
-/// forms (packed, packed as stored, plain) is held in each.
+/// memory but for tables in files and those of 8-bit rows. A tensor that is
+/// read in several forms (packed, packed as stored, plain) is held in each.
 class EngineWeights {
 public:
   /// Lays out what the entries and tables need; nothing is read yet. `folder`
-  /// is where an OwnFile lies.
+  /// is where an OwnFile lies; `source` says which tables have 8-bit rows,
+  /// null: none may have.
   EngineWeights(std::span<const stem_entry *const> entries,
                 std::span<const stem_table_info> tables,
                 TablePlacement placement = TablePlacement::Resident,
-                std::filesystem::path folder = {});
+                std::filesystem::path folder = {},
+                const TensorSource *source = nullptr);
 
   int64_t parameterBytes() const { return bytesOfParameters; }
-  /// In memory.
-  int64_t tableBytes() const { return bytesOfTables; }
+  /// In memory; in files.
+  int64_t tableBytes() const;
   int64_t tableBytesInFiles() const;
-  /// What a step of `tokens` needs to read rows of the model's files into.
+  /// What a step of `tokens` needs for rows that are read from the model's
+  /// files or decoded.
   int64_t stagingBytes(int64_t tokens) const;
-  /// What rows of so many ids take.
+  /// What rows of so many ids take, of tables in files.
   int64_t keptBytes(int64_t ids) const;
 
   /// Reads everything but the parameters of these keys, on the threads of the
@@ -106,7 +111,8 @@ private:
   static Key keyOf(const stem_entry &entry, const stem_argument &argument) {
     return {entry.texts + argument.key, argument.packed};
   }
-  template <typename Bytes> int64_t sumOverFiles(const Bytes &bytesOf) const;
+  bool isInFile() const { return placement == TablePlacement::File; }
+  stem_table_options plainOptions(size_t index) const;
   void loadTable(size_t index, const TensorSource &source,
                  stem_context *context);
   void loadSlot(Slot &slot, const TensorSource &source, const std::string &name,
@@ -119,6 +125,7 @@ private:
   /// In `memory`, in `ownFile` or in `tableFiles`.
   std::vector<int64_t> tableOffsets;
   std::vector<std::string> tableFiles;
+  std::map<size_t, ByteTable> byteTables; ///< by number of the table
   int64_t bytesOfParameters = 0;
   int64_t bytesOfTables = 0; ///< in `memory`
   Arena memory, ownFile;

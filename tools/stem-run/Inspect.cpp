@@ -48,12 +48,14 @@ public:
 private:
   void collectTensors();
   void collectOverlays();
-  void collectRows();
   void collectTokenizer();
   void collectChat(const Tokenizer &tokenizer);
   void printModel() const;
   void printLayers() const;
-  std::vector<uint64_t> selectedIds() const;
+  bool hasByteRows() const;
+  void printByteRows() const;
+  std::vector<uint64_t> idCounts(std::string LayerWeights::*ids) const;
+  Json byteRowsJson() const;
   Json configJson() const;
 
   const InspectArguments &arguments;
@@ -79,10 +81,8 @@ Inspection::Inspection(const InspectArguments &arguments)
   }
   collectTensors();
   collectOverlays();
-  if (checkpoint) {
-    collectRows();
+  if (checkpoint)
     collectTokenizer();
-  }
 }
 
 void Inspection::collectOverlays() {
@@ -116,16 +116,6 @@ void Inspection::collectTensors() {
     ++count;
     bytes += tensor.bytes;
   }
-}
-
-/// The format has more than this version runs.
-void Inspection::collectRows() {
-  if (const auto &stem = checkpoint->config().stem;
-      stem && stem->rowDType == "uint8")
-    unsupported.push_back(
-        fmt::format("{}: stem.row_dtype is \"uint8\"; rows in float32, float16 "
-                    "or bfloat16 can be run",
-                    arguments.path.string()));
 }
 
 void Inspection::collectTokenizer() {
@@ -206,20 +196,57 @@ void Inspection::printLayers() const {
                formatRanks(*config.stem));
   if (config.stem && config.stem->select)
     fmt::print("            ids that keep the up-projection: {}\n",
-               fmt::join(selectedIds(), ", "));
+               fmt::join(idCounts(&LayerWeights::upSelectIds), ", "));
+  if (hasByteRows())
+    printByteRows();
 }
 
-/// Of each STEM layer the number of ids that keep W_up, equal ones once.
-std::vector<uint64_t> Inspection::selectedIds() const {
+/// Of each layer that has such a list the number of ids, equal ones once.
+std::vector<uint64_t>
+Inspection::idCounts(std::string LayerWeights::*ids) const {
   std::vector<uint64_t> counts;
   for (const LayerWeights &layer : checkpoint->weights().layers)
-    if (!layer.upSelectIds.empty())
-      counts.push_back(checkpoint->tensors().get(layer.upSelectIds).elements());
+    if (!(layer.*ids).empty())
+      counts.push_back(checkpoint->tensors().get(layer.*ids).elements());
   if (std::adjacent_find(counts.begin(), counts.end(), std::not_equal_to<>()) ==
           counts.end() &&
       !counts.empty())
     counts.resize(1);
   return counts;
+}
+
+bool Inspection::hasByteRows() const {
+  const auto &stem = checkpoint->config().stem;
+  return stem && stem->rowDType == dtypeConfigName(DType::U8);
+}
+
+/// Bytes of all tables, and the rows that are kept as they were.
+Json Inspection::byteRowsJson() const {
+  uint64_t bytes = 0, rows = 0, hotRows = 0;
+  for (const LayerWeights &layer : checkpoint->weights().layers) {
+    if (layer.upTable.empty())
+      continue;
+    rows += checkpoint->config().vocabSize;
+    bytes += checkpoint->tensors().get(layer.upTable).bytes;
+    for (const std::string &name : ModelWeights::byteRowNames(layer))
+      bytes += checkpoint->tensors().get(name).bytes;
+    if (!layer.upTableHotIds.empty())
+      hotRows += checkpoint->tensors().get(layer.upTableHotIds).elements();
+  }
+  return {
+      {"bytes", bytes},
+      {"hot_ids", idCounts(&LayerWeights::upTableHotIds)},
+      {"hot_share", static_cast<double>(hotRows) / static_cast<double>(rows)}};
+}
+
+void Inspection::printByteRows() const {
+  const Json rows = byteRowsJson();
+  const auto ids = rows["hot_ids"].get<std::vector<uint64_t>>();
+  fmt::print("            8-bit rows: {} with their scales; at full precision: "
+             "{} ({:.1f} %)\n",
+             formatBytes(rows["bytes"].get<double>()),
+             ids.empty() ? "none" : fmt::format("{} ids", fmt::join(ids, ", ")),
+             100 * rows["hot_share"].get<double>());
 }
 
 void Inspection::printModel() const {
@@ -325,6 +352,8 @@ Json Inspection::configJson() const {
                     {"select", config.stem->select},
                     {"row_dtype", config.stem->rowDType},
                     {"base", config.stem->baseModelType}};
+    if (hasByteRows())
+      json["stem"]["byte_rows"] = byteRowsJson();
   }
   return json;
 }

@@ -56,20 +56,29 @@ static Cost selectedCost(const TensorInfo &tensor) {
   return cost;
 }
 
+/// What goes with the bytes of 8-bit rows is no parameter. A token is counted
+/// as one whose row is of 8 bits.
+static Cost byteRowCost(const LayerWeights &layer, const TensorInfo &tensor) {
+  const bool isScale =
+      tensor.name == layer.upTableScale || tensor.name == layer.upTableMinimum;
+  return {0, 0, tensor.bytes, isScale ? sizeof(float) : 0};
+}
+
 static Cost layerCost(const LayerWeights &layer, const TensorSizes &sizes) {
   Cost cost;
+  const std::vector<std::string> byteRows = ModelWeights::byteRowNames(layer);
   for (const std::string &name : ModelWeights::layerNames(layer)) {
-    const bool isRows = name == layer.upTable || name == layer.upTableScale ||
-                        name == layer.upTableMinimum;
     const TensorInfo &tensor = sizes.at(name);
     const bool isSelected = !layer.upSelectIds.empty() &&
                             (name == layer.upProj || name == layer.upBias);
     if (name == layer.upSelectIds)
       cost += {0, 0, tensor.bytes, 0};
+    else if (std::ranges::count(byteRows, name))
+      cost += byteRowCost(layer, tensor);
     else
-      cost += isRows       ? rowsCost(tensor)
-              : isSelected ? selectedCost(tensor)
-                           : matrixCost(tensor);
+      cost += name == layer.upTable ? rowsCost(tensor)
+              : isSelected          ? selectedCost(tensor)
+                                    : matrixCost(tensor);
   }
   return cost;
 }

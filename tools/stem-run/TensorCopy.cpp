@@ -66,7 +66,15 @@ TypeChoice::TypeChoice(const Checkpoint &checkpoint,
       uniform = DType::BF16;
 }
 
+/// Scales are as exact as the bytes' rows are to be.
+static bool isOfByteRows(const std::string &name) {
+  return name.ends_with(".mlp.up_table.scale") ||
+         name.ends_with(".mlp.up_table.minimum");
+}
+
 DType TypeChoice::typeOf(const TensorInfo &tensor) const {
+  if (isOfByteRows(tensor.name))
+    return tensor.dtype;
   return uniform && isWeightType(tensor.dtype) ? *uniform : tensor.dtype;
 }
 

@@ -49,7 +49,8 @@ void encodeChecked(const std::string &tensor, DType type,
                    RoundingError &rounding, std::string_view advice);
 
 /// The type a tensor is written in: `wanted`, else its own; a GGUF file with
-/// block types becomes bf16 throughout. Integers stay what they are.
+/// block types becomes bf16 throughout. Integers stay what they are, and the
+/// scales of 8-bit rows.
 class TypeChoice {
 public:
   TypeChoice(const Checkpoint &checkpoint, std::optional<DType> wanted);

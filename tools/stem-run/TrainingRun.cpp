@@ -7,6 +7,7 @@
 
 #include "TrainingRun.h"
 
+#include "ByteTable.h"
 #include "CommandLine.h"
 #include "RandomWeights.h"
 #include "RunState.h"
@@ -33,6 +34,7 @@ TrainingRun::TrainingRun(TrainArguments given)
                      ? openRandomModel(arguments.config, arguments.data.seed,
                                        arguments.compile.threads)
                      : openModel(arguments.model)) {
+  requireFullRows(checkpoint, "training does not change them");
   if (arguments.isRandom())
     for (const std::string &warning : checkpoint.warnings())
       printWarning(warning);
@@ -96,6 +98,7 @@ void TrainingRun::openTeacher() {
   if (arguments.teacher.empty())
     return;
   teacher.emplace(openModel(arguments.teacher));
+  requireFullRows(*teacher, "a teacher's cannot be");
   const uint64_t positions = teacher->config().maxPositions;
   if (positions && static_cast<uint64_t>(shape.length) > positions)
     fail("--distill={}: sequences of length {} are longer than the teacher's "

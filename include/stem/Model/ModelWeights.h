@@ -43,6 +43,8 @@ struct LayerWeights {
   std::string upTable;             ///< [V, f], STEM
   std::string upTableScale;        ///< [V], 8-bit rows
   std::string upTableMinimum;      ///< [V], 8-bit rows
+  std::string upTableHotIds;       ///< [n], i32, rising; may be missing
+  std::string upTableHotRows;      ///< [n, f], the rows of these ids
   std::string upMixA;              ///< [f, R], R of the layer
   std::string upMixB;              ///< [R, d]
   std::string upSelectIds;         ///< [n], i32 or i64, rising
@@ -75,6 +77,9 @@ struct ModelWeights {
 
   /// The weights of the roles above in execution order of one layer.
   static std::vector<std::string> layerNames(const LayerWeights &layer);
+
+  /// Those that a table of 8-bit rows has beside its bytes.
+  static std::vector<std::string> byteRowNames(const LayerWeights &layer);
 };
 
 /// A tensor that a config asks for.

@@ -48,6 +48,11 @@ public:
       std::memcpy(tensors[name].second.data(), ids.data(),
                   ids.size() * sizeof(T));
   }
+  void addFloats(const std::string &name, const std::vector<float> &values) {
+    add(name, DType::F32, {values.size()});
+    std::memcpy(tensors[name].second.data(), values.data(),
+                values.size() * sizeof(float));
+  }
   void copy(const std::string &from, const std::string &to) {
     tensors[to] = tensors.at(from);
     tensors[to].first.name = to;
@@ -228,8 +233,81 @@ TEST(ModelWeights, eightBitRowsNeedScaleAndMinimum) {
     model.add(layer(n, "mlp.up_table.scale"), DType::F32, {96});
     model.add(layer(n, "mlp.up_table.minimum"), DType::F32, {96});
   }
-  EXPECT_EQ(model.open().weights().layers[2].upTableMinimum,
-            layer(2, "mlp.up_table.minimum"));
+  const Checkpoint opened = model.open();
+  const LayerWeights &weights = opened.weights().layers[2];
+  EXPECT_EQ(weights.upTableMinimum, layer(2, "mlp.up_table.minimum"));
+  EXPECT_EQ(weights.upTableHotIds, "");
+  EXPECT_EQ(ModelWeights::byteRowNames(weights).size(), 2u);
+}
+
+/// The golden model with rows of 8 bits, all zero.
+class ByteRowModel : public Model {
+public:
+  ByteRowModel() : Model("stem_llama") {
+    config["stem"]["row_dtype"] = "uint8";
+    for (const uint64_t n : {1, 2}) {
+      add(layer(n, "mlp.up_table.weight"), DType::U8, {96, 80});
+      add(layer(n, "mlp.up_table.scale"), DType::F32, {96});
+      add(layer(n, "mlp.up_table.minimum"), DType::F32, {96});
+    }
+  }
+};
+
+TEST(ModelWeights, eightBitRowsMayBeKept) {
+  ByteRowModel model;
+  const std::string ids = layer(2, "mlp.up_table.hot_ids");
+  const std::string rows = layer(2, "mlp.up_table.hot_rows");
+  model.addIds<int32_t>(ids, {0, 3, 95});
+  EXPECT_ERROR(model.open(), rows, "[3, 80]", "missing");
+  model.add(rows, DType::BF16, {2, 80});
+  EXPECT_ERROR(model.open(), rows, "[2, 80]", "[3, 80]");
+  model.add(rows, DType::U8, {3, 80});
+  EXPECT_ERROR(model.open(), rows, "U8", "F32, F16 or BF16 was expected");
+  for (const DType type : {DType::F32, DType::F16, DType::BF16}) {
+    model.add(rows, type, {3, 80});
+    const Checkpoint opened = model.open();
+    EXPECT_EQ(opened.weights().layers[1].upTableHotRows, "");
+    EXPECT_EQ(opened.weights().layers[2].upTableHotIds, ids);
+    EXPECT_EQ(opened.weights().layers[2].upTableHotRows, rows);
+    EXPECT_EQ(ModelWeights::byteRowNames(opened.weights().layers[2]).size(),
+              4u);
+  }
+  model.addIds<int64_t>(ids, {0, 3, 4});
+  EXPECT_EQ(model.open().weights().layers[2].upTableHotIds, ids);
+  model.addIds<int32_t>(ids, {0, 4, 3});
+  EXPECT_ERROR(model.open(), ids, "id 3 after 4 at 2", "ids must rise");
+  model.addIds<int32_t>(ids, {0, 3, 3});
+  EXPECT_ERROR(model.open(), ids, "id 3 after 3 at 2", "ids must rise");
+  model.addIds<int32_t>(ids, {0, 3, 96});
+  EXPECT_ERROR(model.open(), ids, "id 96 at 2", "vocabulary ends at 95");
+  model.addIds<int32_t>(ids, {-1, 3, 9});
+  EXPECT_ERROR(model.open(), ids, "id -1 at 0");
+  model.add(ids, DType::F32, {3});
+  EXPECT_ERROR(model.open(), ids, "F32", "I32 or I64");
+  model.tensors.erase(ids);
+  EXPECT_ERROR(model.open(), ids, "missing");
+}
+
+TEST(ModelWeights, eightBitRowsHaveFiniteScales) {
+  const std::string scale = layer(1, "mlp.up_table.scale");
+  const std::string minimum = layer(2, "mlp.up_table.minimum");
+  for (const float bad : {-1.0F, INFINITY, NAN}) {
+    ByteRowModel model;
+    std::vector<float> values(96);
+    values[7] = bad;
+    model.addFloats(scale, values);
+    EXPECT_ERROR(model.open(), scale, "for id 7", "from 0 on", "damaged");
+    if (bad == -1)
+      continue;
+    ByteRowModel other;
+    other.addFloats(minimum, values);
+    EXPECT_ERROR(other.open(), minimum, "for id 7", "a finite number was");
+  }
+  ByteRowModel model;
+  model.add(scale, DType::BF16, {96});
+  EXPECT_ERROR(model.open(), scale, "BF16", "F32 was expected");
+  model.add(scale, DType::F32, {95});
+  EXPECT_ERROR(model.open(), scale, "[95]", "[96]");
 }
 
 TEST(ModelWeights, hybridsNeedTheirTensors) {
