@@ -7,6 +7,7 @@
 
 #include "Calibration.h"
 
+#include "ByteRowWriter.h"
 #include "CalibrationSources.h"
 #include "CommandLine.h"
 #include "EngineMemory.h"
@@ -95,6 +96,7 @@ Calibration::Calibration(const Checkpoint &checkpoint,
       text(gatherCalibrationText(checkpoint, this->arguments.text,
                                  writerOptions(this->arguments))),
       selected(selectIds(checkpoint, this->arguments.selection, text)),
+      hot(makeHotIds()),
       runner(checkpoint,
              runnerOptions(this->arguments.engine, this->arguments.text)),
       sizes(calibrationSizes(checkpoint.config(), text, runner, mostRank())),
@@ -103,6 +105,14 @@ Calibration::Calibration(const Checkpoint &checkpoint,
     printNote(runner.report().dtypeNote);
   calibrator =
       std::make_unique<Calibrator>(checkpoint, runner, text, options());
+}
+
+/// Of the text to fit: no choice has seen the one to check.
+HotIds Calibration::makeHotIds() const {
+  if (!arguments.coldRows.areBytes)
+    return {};
+  return chooseHotIds(countIds(text.fit, checkpoint.config().vocabSize),
+                      arguments.coldRows);
 }
 
 CalibrationOptions Calibration::options() const {
@@ -120,6 +130,11 @@ CalibrationOptions Calibration::options() const {
   if (plan.rowSpill > 0)
     options.rows.spillFolder = arguments.spillFolder;
   options.isOneLayerHeld = plan.isOneLayerHeld;
+  if (arguments.coldRows.areBytes)
+    options.store = [this](int32_t id, std::span<float> row) {
+      if (!std::ranges::binary_search(hot.ids, id))
+        throughBytes(row);
+    };
   return options;
 }
 
@@ -136,6 +151,8 @@ CalibrationPlan Calibration::makePlan() {
   sizes.program = bound.held;
   sizes.before = bound.most;
   sizes.isOneRow = arguments.isOneRow;
+  if (arguments.coldRows.areBytes)
+    addByteRows(checkpoint.config(), hot.ids.size(), sizes);
   const CalibrationPlan result =
       planCalibration(checkpoint.config(), sizes, bound.bytes);
   printPlan(result);
@@ -262,17 +279,23 @@ void Calibration::convert(
   trimHeap(); // of what the new folder's files were made of
   measureDense();
   Progress progress("calibration", 1);
-  outcome.losses = calibrator->convert(
+  CheckedLosses losses = calibrator->convert(
       outcome.layers,
       [&](const ConvertedLayer &layer) {
         outcome.figures.push_back(layer.figures);
         onLayer(layer);
       },
       [&](double part) { progress.update(part); });
+  outcome.losses = std::move(losses.converted);
   outcome.seconds = watch.seconds();
   outcome.loss = meanLoss(text.check, outcome.losses);
   requireFinite(outcome.loss, "the converted model",
                 "convert fewer layers or give more text");
+  if (!arguments.coldRows.areBytes)
+    return;
+  outcome.storedLoss = meanLoss(text.check, losses.stored);
+  requireFinite(outcome.storedLoss, "the converted model with rows of 8 bits",
+                "leave --cold-rows out");
 }
 
 Json Calibration::summary(const CalibrationOutcome &outcome) const {
@@ -294,6 +317,8 @@ Json Calibration::summary(const CalibrationOutcome &outcome) const {
                {"coverage_by_count", coverageByCount(outcome)},
                {"perplexity_dense", std::exp(denseLoss)},
                {"perplexity_converted", std::exp(outcome.loss)}});
+  if (arguments.coldRows.areBytes)
+    json["perplexity_byte_rows"] = std::exp(outcome.storedLoss);
   if (arguments.flops > 0)
     json["flops"] = arguments.flops;
   json.update(selectionSummary(selected, arguments.selection, text));
@@ -417,6 +442,11 @@ void Calibration::print(const CalibrationOutcome &outcome) const {
              text.check.tokens, std::exp(denseLoss),
              isDense ? "dense" : "before", std::exp(outcome.loss), ratio,
              100 * text.coverage());
+  if (arguments.coldRows.areBytes)
+    fmt::print("perplexity of the same tokens: {:.4f} before, {:.4f} with rows "
+               "of 8 bits ({:+.3f} %)\n",
+               std::exp(outcome.loss), std::exp(outcome.storedLoss),
+               100 * std::expm1(outcome.storedLoss - outcome.loss));
   if (ratio > 2)
     printWarning(fmt::format("the converted model's perplexity is {:.1f} times "
                              "that of the {} one; convert fewer layers or "

@@ -10,6 +10,7 @@
 
 #include "CalibrationPlan.h"
 #include "Calibrator.h"
+#include "HotIds.h"
 #include "Json.h"
 #include "SelectedIds.h"
 
@@ -30,7 +31,8 @@ struct CalibrationArguments {
   double flops = 0;
   bool isOneRow = false;      ///< one row for all ids
   SelectionOptions selection; ///< which ids keep the up-projection
-  int64_t memory = 0;         ///< bytes to keep within; 0: what is available
+  ColdRowOptions coldRows;
+  int64_t memory = 0; ///< bytes to keep within; 0: what is available
   std::filesystem::path spillFolder; ///< for what is beyond them
   EngineOptions engine;
 };
@@ -42,6 +44,7 @@ struct CalibrationOutcome {
   std::vector<CalibratedLayer> figures;
   std::vector<float> losses; ///< on `check`
   double loss = 0;           ///< their mean
+  double storedLoss = 0;     ///< the same with 8-bit rows, where there are any
   double seconds = 0;
 };
 
@@ -59,6 +62,9 @@ public:
 
   /// Ids that keep the up-projection, rising.
   std::span<const int32_t> selectedIds() const { return selected.ids; }
+
+  /// Ids whose rows are not of 8 bits.
+  const HotIds &hotIds() const { return hot; }
 
   /// The layers of "auto:N": the N dense ones whose conversion alone costs
   /// least.
@@ -83,6 +89,7 @@ public:
 private:
   void measureSensitivities();
   void measureDense();
+  HotIds makeHotIds() const;
   int64_t mostRank() const;
   CalibrationPlan makePlan();
   void printPlan(const CalibrationPlan &result) const;
@@ -94,6 +101,7 @@ private:
   const CalibrationArguments arguments;
   CalibrationText text;
   SelectedIds selected;
+  HotIds hot;
   LayerRunner runner;
   CalibrationSizes sizes;
   CalibrationPlan plan;

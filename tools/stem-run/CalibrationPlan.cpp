@@ -7,6 +7,7 @@
 
 #include "CalibrationPlan.h"
 
+#include "ByteRowWriter.h"
 #include "EngineMemory.h"
 #include "EngineWeights.h"
 #include "LayerFitter.h"
@@ -40,6 +41,20 @@ CalibrationSizes stem::calibrationSizes(const ModelConfig &config,
   sizes.files = std::max({readingBytes(config, sizes.threads), copyingBytes,
                           rowWritingBytes(config)});
   return sizes;
+}
+
+/// Rows that are hot may be of any type.
+void stem::addByteRows(const ModelConfig &config, uint64_t hotCount,
+                       CalibrationSizes &sizes) {
+  sizes.hasByteRows = true;
+  sizes.files =
+      sumOfBytes({sizes.files, ByteRowWriter::bytes(config.vocabSize,
+                                                    config.intermediateSize,
+                                                    hotCount, DType::F32)});
+}
+
+static int64_t checkedPlaces(const CalibrationSizes &sizes) {
+  return (sizes.hasByteRows ? 2 : 1) * sizes.check;
 }
 
 int64_t CalibrationPlan::total() const {
@@ -118,8 +133,9 @@ CalibrationPlan stem::planCalibration(const ModelConfig &config,
                                       int64_t bound) {
   const int64_t d = static_cast<int64_t>(config.hiddenSize);
   // The converted layers' and the dense model's.
-  const int64_t states = (2 * (sizes.fit + sizes.choose) + sizes.check) * d *
-                         int64_t(sizeof(float));
+  const int64_t states =
+      (2 * (sizes.fit + sizes.choose) + checkedPlaces(sizes)) * d *
+      int64_t(sizeof(float));
   CalibrationPlan plan;
   plan.program = sizes.program;
   plan.before = sizes.before;
@@ -177,7 +193,7 @@ double stem::estimateSeconds(const CalibrationSizes &sizes,
   // The dense model runs beside the converted one.
   double places = 2 * layers * all +
                   converted * fit * static_cast<double>(sizes.fit) +
-                  layers * static_cast<double>(sizes.check);
+                  layers * static_cast<double>(checkedPlaces(sizes));
   if (work.measuresLayers)
     places += layers * (1 + 7 + again) * static_cast<double>(work.sample) +
               layers * (layers + 1) / 2 * static_cast<double>(sizes.choose);

@@ -26,6 +26,7 @@ struct CalibrationSizes {
   int64_t ids = 0;                        ///< different ones in them
   int64_t rank = 0;                       ///< of the low-rank term
   bool isOneRow = false;                  ///< for all ids
+  bool hasByteRows = false;               ///< `check` is run with them too
   /// Bytes of the compiled parts: weights of all layers, and of the largest
   /// one with what belongs to no layer; what a step takes, and its tokens.
   int64_t weights = 0, oneLayerWeights = 0, step = 0, stepTokens = 0;
@@ -40,6 +41,10 @@ struct CalibrationSizes {
 CalibrationSizes calibrationSizes(const ModelConfig &config,
                                   const CalibrationText &text,
                                   const LayerRunner &runner, int64_t rank);
+
+/// Counts what tables of 8-bit rows take.
+void addByteRows(const ModelConfig &config, uint64_t hotCount,
+                 CalibrationSizes &sizes);
 
 /// Bytes by purpose, known before they are allocated; the most that is held at
 /// once.

@@ -96,7 +96,8 @@ struct Calibrator::Impl {
   struct Streams {
     HiddenStates fit, choose, check;
     std::optional<HiddenStates> denseFit = {}, denseChoose = {};
-    bool isFitting = true; ///< a layer above is converted too
+    std::optional<HiddenStates> stored = {}; ///< `check` with stored rows
+    bool isFitting = true;                   ///< a layer above is converted too
 
     std::vector<HiddenStates *> converted() {
       return isFitting ? std::vector{&fit, &choose, &check}
@@ -106,8 +107,15 @@ struct Calibrator::Impl {
       return denseFit ? std::vector{&*denseFit, &*denseChoose}
                       : std::vector<HiddenStates *>();
     }
-    std::vector<HiddenStates *> all() {
+    /// Those that a layer which is not converted is run for.
+    std::vector<HiddenStates *> passing() {
       std::vector<HiddenStates *> streams = converted();
+      if (stored)
+        streams.push_back(&*stored);
+      return streams;
+    }
+    std::vector<HiddenStates *> all() {
+      std::vector<HiddenStates *> streams = passing();
       for (HiddenStates *stream : dense())
         streams.push_back(stream);
       return streams;
@@ -223,6 +231,8 @@ LayerFit Calibrator::Impl::convertLayer(const LayerChoice &choice,
   for (HiddenStates *part : streams.converted())
     fitter.propagate(converted, *part, own,
                      /*leaveOneOut=*/part == &streams.fit);
+  if (streams.stored)
+    fitter.propagateStored(converted, *streams.stored, own, options.store);
   return converted;
 }
 
@@ -245,13 +255,15 @@ Calibrator::measureRankGains(std::span<const uint64_t> layers,
   return gains;
 }
 
-std::vector<float>
+CheckedLosses
 Calibrator::convert(std::span<const LayerChoice> layers,
                     const std::function<void(const ConvertedLayer &)> &onLayer,
                     const std::function<void(double)> &done) {
   Impl::Streams streams{impl->states.embedded(impl->text.fit),
                         impl->states.embedded(impl->text.choose),
                         impl->states.embedded(impl->text.check)};
+  if (impl->options.store)
+    impl->states.copyTo(streams.stored, streams.check);
   for (uint64_t layer = 0; layer < impl->layerCount(); ++layer) {
     for (HiddenStates *part : streams.all())
       impl->states.attention(*part, layer);
@@ -267,7 +279,7 @@ Calibrator::convert(std::span<const LayerChoice> layers,
       onLayer(
           {fit.figures, rows, fit.down, fit.lowRank ? &*fit.lowRank : nullptr});
     } else {
-      for (HiddenStates *part : streams.converted())
+      for (HiddenStates *part : streams.passing())
         impl->states.feedForward(*part, layer);
     }
     for (HiddenStates *part : streams.dense())
@@ -276,7 +288,10 @@ Calibrator::convert(std::span<const LayerChoice> layers,
     done(static_cast<double>(layer + 1) /
          static_cast<double>(impl->layerCount()));
   }
-  return impl->states.losses(streams.check);
+  CheckedLosses losses{impl->states.losses(streams.check), {}};
+  if (streams.stored)
+    losses.stored = impl->states.losses(*streams.stored);
+  return losses;
 }
 
 std::vector<float> Calibrator::denseLosses() {

@@ -31,6 +31,16 @@ struct CalibrationOptions {
   RowParts rows;
   /// Weights are read again in each pass, and one layer's are held.
   bool isOneLayerHeld = false;
+  /// What becomes of rows that are written; empty: they stay what they are.
+  StoredRow store;
+};
+
+/// Negative log-likelihoods of the places of `check`, 0 where none is
+/// predicted.
+struct CheckedLosses {
+  std::vector<float> converted;
+  std::vector<float>
+      stored; ///< with CalibrationOptions::store, if there is one
 };
 
 /// A layer to convert.
@@ -76,9 +86,8 @@ public:
   measureRankGains(std::span<const uint64_t> layers,
                    const std::function<void(double)> &done);
 
-  /// Converts `layers` (rising). Gives the negative log-likelihoods of the
-  /// places of `check` afterwards, 0 where none is predicted.
-  std::vector<float>
+  /// Converts `layers` (rising).
+  CheckedLosses
   convert(std::span<const LayerChoice> layers,
           const std::function<void(const ConvertedLayer &)> &onLayer,
           const std::function<void(double)> &done);

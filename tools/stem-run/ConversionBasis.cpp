@@ -7,16 +7,23 @@
 
 #include "ConversionBasis.h"
 
+#include "ByteTable.h"
 #include "CommandLine.h"
 
 #include <algorithm>
 
 using namespace stem;
 
+static Checkpoint openSource(const std::filesystem::path &path) {
+  Checkpoint checkpoint = openModel(path);
+  requireFullRows(checkpoint, "no further layers are converted beside them");
+  return checkpoint;
+}
+
 ConversionBasis::ConversionBasis(
     const ConvertArguments &arguments, const std::filesystem::path &spillFolder,
     const std::function<void(uint64_t)> &requireSpace)
-    : arguments(arguments), checkpoint(openModel(arguments.source)),
+    : arguments(arguments), checkpoint(openSource(arguments.source)),
       types(checkpoint, std::nullopt),
       calibration(makeCalibration(spillFolder, requireSpace)),
       layers(chooseDenseLayers()), graph(makeGraph()),
@@ -28,6 +35,8 @@ ConversionBasis::ConversionBasis(
 std::unique_ptr<Calibration> ConversionBasis::makeCalibration(
     const std::filesystem::path &spillFolder,
     const std::function<void(uint64_t)> &requireSpace) const {
+  if (config().stem)
+    chooseRowType(0); // refuses what cannot be beside its tables
   if (arguments.init.kind != "calibrated")
     return nullptr;
   const auto cheapest = parseAutoLayers(layerChoice(), config());
@@ -37,7 +46,8 @@ std::unique_ptr<Calibration> ConversionBasis::makeCalibration(
   if (cheapest) {
     const TensorInfo table{
         "", DType::F32, {config().vocabSize, config().intermediateSize}, 0, {}};
-    const auto bytes = dtypeBytes(chooseRowType(0), table.elements());
+    const auto bytes = dtypeBytes(hasByteRows() ? DType::U8 : chooseRowType(0),
+                                  table.elements());
     const uint64_t tables = count * arguments.calibration.ranks.size();
     if (bytes && *bytes <= UINT64_MAX / tables)
       requireSpace(*bytes * tables);
@@ -78,6 +88,11 @@ std::span<const int32_t> ConversionBasis::selectedIds() const {
                         : std::span<const int32_t>();
 }
 
+const HotIds &ConversionBasis::hotIds() const {
+  static const HotIds none;
+  return isCalibrated() ? calibration->hotIds() : none;
+}
+
 /// All STEM layers of a model have a list of such ids, or none has. In one that
 /// has them already the list of a new layer may be empty.
 bool ConversionBasis::keepsMatrices() const {
@@ -102,6 +117,11 @@ DType ConversionBasis::chooseRowType(uint64_t layer) const {
                            : arguments.rowDType == "bf16" ? "BF16"
                                                           : "F16");
   if (const auto &stem = config().stem) {
+    if (hasByteRows())
+      fail("--cold-rows=int8: the tables that {} has already have rows of type "
+           "{}, and a model has one type of rows; convert without it, then "
+           "stem-run apply OUT --cold-rows=int8",
+           arguments.source.string(), stem->rowDType);
     const auto present = dtypeFromConfigName(stem->rowDType);
     if (!present || !(*present == DType::F32 || *present == DType::BF16 ||
                       *present == DType::F16))

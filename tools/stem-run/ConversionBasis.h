@@ -38,6 +38,10 @@ public:
   const ModelConfig &config() const { return checkpoint.config(); }
   /// Ids that keep the up-projection, rising.
   std::span<const int32_t> selectedIds() const;
+  /// Whether rows are written in 8 bits, and the ids whose rows are not.
+  bool hasByteRows() const { return arguments.calibration.coldRows.areBytes; }
+  const HotIds &hotIds() const;
+  DType storedRowType() const { return hasByteRows() ? DType::U8 : rowType; }
   /// Whether the STEM layers have lists of such ids.
   bool keepsMatrices() const;
   /// The ranks of the layers' low-rank terms.
@@ -49,7 +53,7 @@ public:
   const std::unique_ptr<Calibration> calibration; ///< null: rows need no text
   const std::vector<uint64_t> layers;             ///< to convert, rising
   const GraphConversion graph;
-  const DType rowType;
+  const DType rowType; ///< of rows that are not of 8 bits
   const std::vector<std::string> leftOut;
 
 private:

@@ -23,8 +23,8 @@ struct ConvertArguments {
   std::string layers;
   TableInit init = {"calibrated", 0};
   CalibrationArguments calibration;
-  bool isRankNamed = false; ///< the ranks were given
-  std::string rowDType = "keep";
+  bool isRankNamed = false;         ///< the ranks were given
+  std::string rowDType = "keep";    ///< of 8-bit tables the hot rows'
   std::filesystem::path reportFile; ///< HTML, as `out`; empty: none
   CompileArguments compile;
   std::filesystem::path dumpDirectory;

@@ -48,6 +48,12 @@ void refuseForOtherInit(const CLI::App &command,
       throw UsageError(fmt::format("{} is for --init=calibrated, not for "
                                    "--init={}",
                                    option, arguments.init.kind));
+  if (arguments.calibration.coldRows.needsText())
+    throw UsageError(fmt::format(
+        "--hot-fraction: ids are counted on the text of a calibration, and "
+        "--init={} has none; convert with --cold-rows=int8 alone, or count "
+        "later: stem-run apply OUT --cold-rows=int8 --text=FILE",
+        arguments.init.kind));
   if (arguments.layers.empty() || arguments.layers.starts_with("auto"))
     throw UsageError(fmt::format("--init={}: name the layers, like "
                                  "--layers=1/3; only a calibration can choose",
@@ -86,6 +92,7 @@ void addRowOptions(CLI::App &command, ConvertArguments &arguments) {
                   "f16 or bf16")
       ->check(CLI::IsMember({"keep", "f32", "f16", "bf16"}))
       ->type_name("TYPE");
+  addColdRowOptions(command, arguments.calibration.coldRows);
 }
 
 /// "20%" or "0.2".
@@ -187,6 +194,7 @@ void stem::addConvertCommand(CLI::App &app) {
   addComputeOptions(*command, arguments->compile);
   addJsonOption(*command, arguments->json);
   command->callback([arguments, command] {
+    checkColdRows(*command, arguments->calibration.coldRows);
     if (arguments->init.kind != "calibrated")
       refuseForOtherInit(*command, *arguments);
     if (arguments->init.kind != "xavier")

@@ -74,15 +74,20 @@ void FolderConversion::declareDense() {
 
 void FolderConversion::declareTables() {
   for (const NewTable &planned : basis.graph.tables) {
-    TensorInfo table{
-        planned.key, basis.rowType, {planned.rows, planned.columns}, 0, {}};
-    const auto bytes = dtypeBytes(basis.rowType, table.elements());
+    TensorInfo table{planned.key,
+                     basis.storedRowType(),
+                     {planned.rows, planned.columns},
+                     0,
+                     {}};
+    const auto bytes = dtypeBytes(table.dtype, table.elements());
     if (!bytes)
       fail("{}: a table of {} is too large", planned.key,
            formatShape(table.shape));
     table.bytes = *bytes;
     const std::string file = tableFileName(planned.layer);
-    writer().addTensor({table.name, basis.rowType, table.shape}, file);
+    writer().addTensor({table.name, table.dtype, table.shape}, file);
+    if (basis.hasByteRows())
+      declareByteRows(table, file);
     if (const auto ids = selectedTensor(planned.layer))
       writer().addTensor({ids->name, ids->dtype, ids->shape}, file);
     if (!basis.isCalibrated())
@@ -91,6 +96,18 @@ void FolderConversion::declareTables() {
       writer().addTensor({matrix.name, matrix.dtype, matrix.shape}, file);
     tables.push_back(std::move(table));
   }
+}
+
+/// What is written behind a table's bytes.
+void FolderConversion::declareByteRows(const TensorInfo &table,
+                                       const std::string &file) {
+  const std::vector<TensorInfo> &tensors =
+      byteTables
+          .emplace_back(table.name, table.shape[0], table.shape[1],
+                        basis.hotIds().ids.size(), basis.rowType)
+          .tensors;
+  for (const TensorInfo &tensor : std::span(tensors).subspan(1))
+    writer().addTensor({tensor.name, tensor.dtype, tensor.shape}, file);
 }
 
 uint64_t FolderConversion::rankOf(uint64_t layer) const {
@@ -136,6 +153,8 @@ std::string FolderConversion::provenance() const {
                {"layers", basis.layers}};
   if (basis.arguments.init.kind == "xavier")
     json["seed"] = basis.arguments.init.seed;
+  if (basis.hasByteRows())
+    json["cold_rows"] = byteRowsJson();
   if (basis.isCalibrated())
     json["calibration"] = basis.calibration->summary(outcome);
   const auto &stem = config().stem;
@@ -158,7 +177,7 @@ StemSection FolderConversion::section() const {
   // Of rank 0 without a calibration: the new layers have rows alone.
   for (const uint64_t layer : basis.layers)
     stem.addLayer(layer, rankOf(layer));
-  stem.rowDType = dtypeConfigName(basis.rowType);
+  stem.rowDType = dtypeConfigName(basis.storedRowType());
   stem.select = basis.keepsMatrices();
   stem.provenance = provenance();
   return stem;
@@ -191,6 +210,11 @@ ModelCost FolderConversion::costAfter() const {
     }
     layer.upTable = tables[i].name;
     sizes[tables[i].name] = tables[i];
+    if (basis.hasByteRows()) {
+      byteTables[i].name(layer);
+      for (const TensorInfo &tensor : byteTables[i].tensors)
+        sizes[tensor.name] = tensor;
+    }
     const std::vector<TensorInfo> matrices = fittedMatrices(basis.layers[i]);
     for (const TensorInfo &matrix : matrices)
       sizes[matrix.name] = matrix;
@@ -211,13 +235,18 @@ void FolderConversion::writeDense(Progress &progress) {
 }
 
 /// Rows are filled while those before them are written.
-void FolderConversion::writeRows(const TensorInfo &table, TableRows &rows,
+void FolderConversion::writeRows(size_t number, TableRows &rows,
                                  const std::function<void(uint64_t)> &onBytes) {
+  constexpr const char *advice = "choose --row-dtype=bf16 or f32";
+  const TensorInfo &table = tables[number];
+  std::optional<ByteRowWriter> byteRows;
+  if (basis.hasByteRows())
+    byteRows.emplace(byteTables[number], basis.hotIds().ids);
   const uint64_t vocab = config().vocabSize;
   const uint64_t f = config().intermediateSize;
   const uint64_t step = rowsAtATime(config());
   std::vector<float> filled(step * f), written(step * f);
-  std::vector<std::byte> bytes(dtypeBytes(basis.rowType, step * f).value());
+  std::vector<std::byte> bytes(dtypeBytes(table.dtype, step * f).value());
   std::future<void> writing;
   for (uint64_t row = 0; row < vocab; row += step) {
     const uint64_t count = std::min(step, vocab - row);
@@ -227,14 +256,20 @@ void FolderConversion::writeRows(const TensorInfo &table, TableRows &rows,
     std::swap(filled, written);
     const std::span part(bytes.data(), bytes.size() / step * count);
     writing = std::async(std::launch::async, [&, count, part] {
-      encodeChecked(table.name, basis.rowType, {written.data(), count * f},
-                    part.data(), rounding, "choose --row-dtype=bf16 or f32");
+      const std::span values(written.data(), count * f);
+      if (byteRows)
+        byteRows->encode(values, part, rounding, advice);
+      else
+        encodeChecked(table.name, table.dtype, values, part.data(), rounding,
+                      advice);
       writer().write(part);
     });
     onBytes(part.size());
   }
   if (writing.valid())
     writing.get();
+  if (byteRows)
+    byteRows->writeRest(writer());
 }
 
 void FolderConversion::writeInitialTables() {
@@ -242,7 +277,7 @@ void FolderConversion::writeInitialTables() {
   Progress progress("convert", static_cast<double>(bytesToWrite));
   writeDense(progress);
   for (size_t i = 0; i < tables.size(); ++i)
-    writeRows(tables[i],
+    writeRows(i,
               *makeTableRows(basis.arguments.init, basis.checkpoint,
                              basis.graph.tables[i].layer, context.get()),
               [&](uint64_t count) {
@@ -258,7 +293,7 @@ void FolderConversion::writeCalibrated() {
   }
   size_t next = 0;
   basis.calibration->convert(outcome, [&](const ConvertedLayer &layer) {
-    writeRows(tables[next++], layer.rows, [](uint64_t) {});
+    writeRows(next++, layer.rows, [](uint64_t) {});
     writer().write(std::as_bytes(basis.selectedIds()));
     writeFittedMatrices(layer);
   });
@@ -339,7 +374,7 @@ Json FolderConversion::result(double seconds) const {
                {"out", target.out.string()},
                {"converted", basis.layers},
                {"init", basis.arguments.init.kind},
-               {"row_dtype", dtypeConfigName(basis.rowType)},
+               {"row_dtype", dtypeConfigName(basis.storedRowType())},
                {"replaced", basis.graph.dropped},
                {"left_out", basis.leftOut},
                {"not_finite", rounding.notFiniteJson()},
@@ -349,6 +384,8 @@ Json FolderConversion::result(double seconds) const {
                {"peak_bytes", memoryStatus().peakResident}});
   if (basis.arguments.init.kind == "xavier")
     json["seed"] = basis.arguments.init.seed;
+  if (basis.hasByteRows())
+    json["cold_rows"] = byteRowsJson();
   if (basis.isCalibrated()) {
     json["calibration"] = basis.calibration->summary(outcome);
     json["calibration"].update(basis.calibration->ofThisRun(outcome));
@@ -368,10 +405,34 @@ void FolderConversion::print(double seconds) const {
   const std::vector<uint64_t> stems = section().layers;
   fmt::print("{}: {} of {} layers are STEM ({}), rows in {}, in {}\n",
              target.out.string(), stems.size(), config().layerCount(),
-             fmt::join(stems, ", "), dtypeConfigName(basis.rowType),
+             fmt::join(stems, ", "), dtypeConfigName(basis.storedRowType()),
              formatSeconds(seconds));
   printLeftOut(basis.leftOut);
   printCosts();
+  if (basis.hasByteRows())
+    printByteRows();
+}
+
+uint64_t FolderConversion::tableBytes() const {
+  uint64_t sum = 0;
+  for (const ByteTableTensors &table : byteTables)
+    sum += table.totalBytes();
+  return sum;
+}
+
+Json FolderConversion::byteRowsJson() const {
+  const ColdRowOptions &asked = basis.arguments.calibration.coldRows;
+  uint64_t full = 0;
+  for (const TensorInfo &table : tables)
+    full += bytesAs(table, basis.rowType);
+  return byteRowFigures(asked, basis.hotIds(), basis.rowType,
+                        {.tables = tableBytes(),
+                         .fullTables = full,
+                         .model = costAfter().total().bytes});
+}
+
+void FolderConversion::printByteRows() const {
+  stem::printByteRows(byteRowsJson(), basis.hotIds(), config().vocabSize);
 }
 
 void FolderConversion::printCalibration() const {

@@ -8,6 +8,7 @@
 #ifndef STEM_TOOLS_STEM_RUN_FOLDERCONVERSION_H
 #define STEM_TOOLS_STEM_RUN_FOLDERCONVERSION_H
 
+#include "ByteRowWriter.h"
 #include "ConversionBasis.h"
 #include "Json.h"
 #include "ModelCost.h"
@@ -61,6 +62,7 @@ private:
   std::set<std::string> refittedKeys() const;
   void declareDense();
   void declareTables();
+  void declareByteRows(const TensorInfo &table, const std::string &file);
   uint64_t rankOf(uint64_t layer) const;
   std::vector<TensorInfo> fittedMatrices(uint64_t layer) const;
   StemSection section() const;
@@ -69,8 +71,11 @@ private:
   void declarePenalty();
   void declareTexts();
   void writeDense(Progress &progress);
-  void writeRows(const TensorInfo &table, TableRows &rows,
+  void writeRows(size_t table, TableRows &rows,
                  const std::function<void(uint64_t)> &onBytes);
+  uint64_t tableBytes() const;
+  Json byteRowsJson() const;
+  void printByteRows() const;
   void writeInitialTables();
   void writeCalibrated();
   void writeFittedMatrices(const ConvertedLayer &layer);
@@ -83,6 +88,7 @@ private:
   CalibrationOutcome outcome; ///< without a calibration its layers alone
   std::vector<const TensorInfo *> copied; ///< from a GGUF file
   std::vector<TensorInfo> tables;
+  std::vector<ByteTableTensors> byteTables; ///< of each, where rows are bytes
   RoundingError rounding;
   uint64_t bytesToWrite = 0;
   uint64_t bytesWritten = 0;

@@ -145,6 +145,23 @@ void LayerFitter::applyRows(const Layer &layer, const LayerRows &rows,
   keepMatrix(layer, positions);
 }
 
+/// `gated` alone: each row has to be whole before it is stored.
+void LayerFitter::applyStored(const Layer &layer, const LayerRows &rows,
+                              const HiddenStates &states,
+                              const TokenStream::Step &step,
+                              const StoredRow &store) {
+  const std::span<const int32_t> index = states.rows(step);
+  rows.rows(index, error.data());
+  parallelFor(runner.context(), step.count, [&](int64_t place) {
+    const int64_t first = place * f;
+    store(ids[static_cast<size_t>(index[static_cast<size_t>(place)])],
+          {error.data() + first, static_cast<size_t>(f)});
+    for (int64_t i = first; i < first + f; ++i)
+      gated[i] = gate[i] * (error[i] + (layer.lowRank ? term[i] : 0));
+  });
+  keepMatrix(layer, {index, gate.data(), up.data()});
+}
+
 /// Where the id keeps the matrix nothing is lost.
 void LayerFitter::keepMatrix(const Layer &layer,
                              const RowPositions &positions) {
@@ -406,9 +423,28 @@ void LayerFitter::propagate(const LayerFit &layer, HiddenStates &states,
       taps(work, states, step);
       applyRows(work, layer.rows, states, step, leaveOneOut);
     }
-    runner.project(work.number, states.at(step), gated.data(), step.count,
-                   hidden.data());
-    states.replace(runner.context(), step, hidden.data());
+    project(work, states, step);
+  }
+  runner.restoreDown(work.number);
+}
+
+void LayerFitter::project(const Layer &layer, HiddenStates &states,
+                          const TokenStream::Step &step) {
+  runner.project(layer.number, states.at(step), gated.data(), step.count,
+                 hidden.data());
+  states.replace(runner.context(), step, hidden.data());
+}
+
+void LayerFitter::propagateStored(const LayerFit &layer, HiddenStates &states,
+                                  const LayerFitOptions &options,
+                                  const StoredRow &store) {
+  Layer work{layer.figures.layer, options,
+             layer.lowRank ? &*layer.lowRank : nullptr};
+  runner.replaceDown(work.number, layer.down);
+  for (const TokenStream::Step &step : states.stream().steps) {
+    taps(work, states, step);
+    applyStored(work, layer.rows, states, step, store);
+    project(work, states, step);
   }
   runner.restoreDown(work.number);
 }

@@ -17,6 +17,7 @@
 #include "stem/Calibration/LowRankTerm.h"
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -40,6 +41,9 @@ struct LayerFitOptions {
   /// is there often enough only with it stands for one that keeps the matrix.
   std::vector<uint8_t> keepsMatrixLeftOut;
 };
+
+/// Changes the row of an id to what a reader of the folder finds there.
+using StoredRow = std::function<void(int32_t id, std::span<float> row)>;
 
 /// What the conversion of one layer did, on the text that it chose with.
 struct CalibratedLayer {
@@ -105,6 +109,9 @@ public:
   /// fitted to.
   void propagate(const LayerFit &layer, HiddenStates &states,
                  const LayerFitOptions &options, bool leaveOneOut);
+  /// The same with rows as they are stored.
+  void propagateStored(const LayerFit &layer, HiddenStates &states,
+                       const LayerFitOptions &options, const StoredRow &store);
 
 private:
   struct Layer; ///< in work
@@ -117,6 +124,11 @@ private:
   void applyRows(const Layer &layer, const LayerRows &rows,
                  const HiddenStates &states, const TokenStream::Step &step,
                  bool leaveOneOut);
+  void applyStored(const Layer &layer, const LayerRows &rows,
+                   const HiddenStates &states, const TokenStream::Step &step,
+                   const StoredRow &store);
+  void project(const Layer &layer, HiddenStates &states,
+               const TokenStream::Step &step);
   void keepMatrix(const Layer &layer, const RowPositions &positions);
   LayerRows fitRows(const Layer &layer, const HiddenStates &fit);
   RowFit fitPart(const Layer &layer, RowStatistics &&sums);

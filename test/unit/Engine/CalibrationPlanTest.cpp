@@ -77,6 +77,20 @@ TEST(CalibrationPlan, Llama1B) {
   EXPECT_LT(plan.total(), 8 * GB);
 }
 
+/// The text to check is run twice; scales and hot rows wait to be written.
+TEST(CalibrationPlan, CountsRowsOf8Bits) {
+  Llama model;
+  const CalibrationPlan full =
+      planCalibration(model.config, model.sizes, INT64_MAX);
+  addByteRows(model.config, 1000, model.sizes);
+  const CalibrationPlan plan =
+      planCalibration(model.config, model.sizes, INT64_MAX);
+  EXPECT_EQ(plan.states, full.states + 3'200 * 2048LL * 4);
+  const auto vocabulary = static_cast<int64_t>(model.config.vocabSize);
+  EXPECT_EQ(plan.files, full.files + vocabulary * 8 + 1000 * 8192LL * 4);
+  EXPECT_EQ(plan.rows, full.rows);
+}
+
 TEST(CalibrationPlan, ProductsAreComputedAgainBeforeStatesSpill) {
   Llama model;
   const CalibrationPlan whole =

@@ -29,7 +29,7 @@ struct Layer {
 
 struct Conversion {
   std::map<uint64_t, Layer> layers;
-  double loss = 0;
+  double loss = 0, storedLoss = 0;
 };
 
 /// A golden model, cut open, with a text.
@@ -54,7 +54,7 @@ struct Bench {
     std::vector<LayerChoice> choices;
     for (uint64_t layer : layers)
       choices.push_back({layer, rank});
-    const std::vector<float> losses = calibrator.convert(
+    const CheckedLosses losses = calibrator.convert(
         choices,
         [&](const ConvertedLayer &layer) {
           Layer &kept = result.layers[layer.figures.layer];
@@ -67,7 +67,9 @@ struct Bench {
                             layer.lowRank->a().end());
         },
         [](double) {});
-    result.loss = meanLoss(text.check, losses);
+    result.loss = meanLoss(text.check, losses.converted);
+    if (!losses.stored.empty())
+      result.storedLoss = meanLoss(text.check, losses.stored);
     return result;
   }
   double denseLoss() { return meanLoss(text.check, calibrator.denseLosses()); }
@@ -153,6 +155,31 @@ TEST_P(CalibratorTest, RefitHelpsAndLossIsFinite) {
                                    layer.figures.shrinkage));
     for (float value : layer.rows)
       ASSERT_TRUE(std::isfinite(value));
+  }
+}
+
+/// The rows alone change, and only on the text to check.
+TEST_P(CalibratorTest, ChecksRowsAsTheyAreStored) {
+  const auto convert = [&](const StoredRow &store, int64_t rank) {
+    CalibrationOptions options;
+    options.store = store;
+    return Bench(folder, options).convert({0, 2}, rank);
+  };
+  for (const int64_t rank : {0, 4}) {
+    const Conversion same = convert([](int32_t, std::span<float>) {}, rank);
+    EXPECT_NEAR(same.storedLoss, same.loss, 1e-6 * same.loss);
+    const Conversion changed = convert(
+        [](int32_t id, std::span<float> row) {
+          EXPECT_LT(id, kVocab);
+          EXPECT_EQ(row.size(), static_cast<size_t>(kWide));
+          for (float &x : row)
+            x *= 2;
+        },
+        rank);
+    EXPECT_EQ(changed.loss, same.loss);
+    EXPECT_GT(std::fabs(changed.storedLoss - changed.loss), 1e-4);
+    EXPECT_TRUE(
+        sameBits(changed.layers.at(2).rows, same.layers.at(2).rows, kWide));
   }
 }
 

@@ -1,0 +1,53 @@
+//===- HotIdsTest.cpp - Ids whose rows are not of 8 bits ------------------===//
+//
+// Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "HotIds.h"
+
+#include <gtest/gtest.h>
+
+using namespace stem;
+
+namespace {
+
+using Ids = std::vector<int32_t>;
+
+HotIds choose(const std::vector<int64_t> &counts, double share) {
+  return chooseHotIds(counts, {.areBytes = true, .hotShare = share});
+}
+
+TEST(HotIds, AreThoseCountedMostOften) {
+  const std::vector<int64_t> counts = {3, 0, 9, 3, 0, 1, 3, 1};
+  EXPECT_EQ(choose(counts, 0).ids, Ids());
+  EXPECT_EQ(choose(counts, 0.125).ids, Ids{2});
+  // Of equal counts the lower ids.
+  EXPECT_EQ(choose(counts, 0.375).ids, (Ids{0, 2, 3}));
+  EXPECT_EQ(choose(counts, 0.875).ids, (Ids{0, 1, 2, 3, 5, 6, 7}));
+  EXPECT_EQ(choose(counts, 1).ids.size(), 8u);
+  const HotIds hot = choose(counts, 0.375);
+  EXPECT_EQ(hot.counted, 20);
+  EXPECT_EQ(hot.covered, 0.75);
+  EXPECT_EQ(hot.describe(8), "3 ids (37.5 %) keep full precision, 75.0 % of "
+                             "the 20 tokens counted");
+  EXPECT_EQ(choose(counts, 0).describe(8), "no id keeps full precision");
+}
+
+TEST(HotIds, CoverTheTokensCounted) {
+  const ColdRowOptions automatic = {.areBytes = true, .isAuto = true};
+  EXPECT_EQ(chooseHotIds({5, 0, 80, 10, 5}, automatic).ids, (Ids{2, 3}));
+  EXPECT_EQ(chooseHotIds({5, 1, 80, 9, 5}, automatic).ids, (Ids{0, 2, 3}));
+  EXPECT_EQ(chooseHotIds({0, 7, 0}, automatic).ids, Ids{1});
+  EXPECT_EQ(chooseHotIds({0, 0, 0}, automatic).ids, Ids());
+}
+
+TEST(HotIds, AreCountedWithoutPadding) {
+  TokenStream stream;
+  stream.ids = {3, 3, 1, 0, 0};
+  stream.sequences = {0, 0, 0, 0, -1};
+  EXPECT_EQ(countIds(stream, 5), (std::vector<int64_t>{1, 1, 0, 2, 0}));
+}
+
+} // namespace
