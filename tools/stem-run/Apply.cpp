@@ -5,9 +5,14 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "ByteRowWriter.h"
+#include "ByteTable.h"
 #include "CommandLine.h"
+#include "Eval.h"
 #include "Progress.h"
+#include "TableRows.h"
 #include "TensorCopy.h"
+#include "Tokenizing.h"
 #include "stem/Runtime/Arena.h"
 #include "stem/Support/Format.h"
 #include "stem/Support/Hash.h"
@@ -23,14 +28,19 @@ namespace {
 constexpr const char *footer = R"(Examples:
   stem-run apply stem --rows=law/rows.safetensors -o stem-law
   stem-run apply stem --rows=a.safetensors --rows=b.safetensors -o both
+  stem-run apply stem --cold-rows=int8 -o small
+  stem-run apply stem --cold-rows=int8 --hot-fraction=auto --text=a.txt -o small
 
-OUT is MODEL with these rows in its tables; every other tensor keeps its bytes.
+OUT is MODEL with these rows in its tables, or with rows of 8 bits; every other
+tensor keeps its bytes. Rows of --rows keep their type.
 
-Next: stem-run eval OUT --text=FILE)";
+Next: stem-run eval OUT --against=MODEL --text=FILE)";
 
 struct ApplyArguments {
   fs::path model;
   std::vector<fs::path> rows;
+  ColdRowOptions coldRows;
+  std::vector<std::string> texts; ///< that ids are counted in
   fs::path out;
   bool force = false;
   bool json = false;
@@ -47,16 +57,30 @@ private:
   void declareFile(const fs::path &file,
                    const std::vector<const TensorInfo *> &tensors);
   void declareTensor(const TensorInfo &tensor, const std::string &file);
+  void chooseHot();
+  std::vector<int32_t> hotIdsOf(uint64_t layer) const;
+  void declareTable(const TensorInfo &tensor, const std::string &file);
+  void writeTable(const TensorInfo &tensor, const BytesDone &onBytes);
+  std::string configText() const;
+  Json byteRowsJson() const;
   void report(double seconds) const;
-  std::string provenance() const;
+  Json provenance() const;
 
   const ApplyArguments &arguments;
   Checkpoint checkpoint;
   std::vector<RowOverlay> overlays;
   std::map<std::string, uint64_t> changed;     ///< tables and their layers
   std::set<std::pair<uint64_t, int32_t>> rows; ///< layer and id
+  HotIds hot;
+  /// Tables of 8-bit rows, by the key of what they take the place of.
+  struct NewTable {
+    std::vector<int32_t> hotIds;
+    ByteTableTensors tensors;
+  };
+  std::map<std::string, NewTable> byteTables;
   std::optional<ModelFolderWriter> writer;
   std::vector<const TensorInfo *> copied; ///< in the order of declaration
+  RoundingError rounding;
   uint64_t bytes = 0;
 };
 
@@ -64,6 +88,8 @@ Application::Application(const ApplyArguments &arguments)
     : arguments(arguments), checkpoint(openModel(arguments.model)),
       overlays(readOverlays(checkpoint, arguments.rows)) {
   attach();
+  if (arguments.coldRows.areBytes)
+    chooseHot();
   writer.emplace(arguments.out, FolderOptions{.force = arguments.force,
                                               .source = arguments.model});
   declare();
@@ -80,6 +106,40 @@ void Application::attach() {
   }
 }
 
+/// All tables are to be written anew.
+void Application::chooseHot() {
+  requireFullRows(checkpoint, "8-bit rows are made of others");
+  const uint64_t vocabulary = checkpoint.config().vocabSize;
+  if (tableLayers(checkpoint).empty())
+    fail("{}: has no tables: no layer of it is a STEM layer; stem-run convert "
+         "makes such a model",
+         arguments.model.string());
+  for (const uint64_t layer : tableLayers(checkpoint))
+    changed[checkpoint.weights().layers[layer].upTable] = layer;
+  std::vector<int64_t> counts(vocabulary);
+  if (arguments.coldRows.needsText()) {
+    EvalArguments reading;
+    reading.texts = arguments.texts;
+    const Tokenizer tokenizer =
+        requireTokenizer(checkpoint, "leave --hot-fraction out");
+    for (const EvalFile &file :
+         readFiles(reading, tokenizer, kStepTokens, kStepTokens))
+      for (const std::vector<int32_t> &document : file.documents)
+        for (const int32_t id : document)
+          ++counts[static_cast<size_t>(id)];
+  }
+  hot = chooseHotIds(counts, arguments.coldRows);
+}
+
+/// With those whose rows were replaced: they stay what they are.
+std::vector<int32_t> Application::hotIdsOf(uint64_t layer) const {
+  std::set<int32_t> ids(hot.ids.begin(), hot.ids.end());
+  for (const RowOverlay &overlay : overlays)
+    if (std::ranges::count(overlay.layers(), layer))
+      ids.insert(overlay.ids.begin(), overlay.ids.end());
+  return {ids.begin(), ids.end()};
+}
+
 /// File by file, as the model has its tensors.
 void Application::declare() {
   std::map<fs::path, std::vector<const TensorInfo *>> files;
@@ -89,11 +149,14 @@ void Application::declare() {
   }
   for (const auto &[file, tensors] : files)
     declareFile(file, tensors);
-  for (const TensorInfo *tensor : copied)
-    bytes += tensor->bytes;
+  for (const TensorInfo *tensor : copied) {
+    const auto table = byteTables.find(tensor->name);
+    bytes += table == byteTables.end() ? tensor->bytes
+                                       : table->second.tensors.totalBytes();
+  }
   addModelFiles(*writer, checkpoint, /*isStem=*/true);
-  writer->addText("config.json", checkpoint.config().sourceText);
-  writer->setProvenance(provenance());
+  writer->addText("config.json", configText());
+  writer->setProvenance(jsonText(provenance()));
 }
 
 /// A file of tables is written with its name, one without a row that changes is
@@ -125,6 +188,8 @@ void Application::declareFile(const fs::path &file,
 /// In this file, or in a shard.
 void Application::declareTensor(const TensorInfo &tensor,
                                 const std::string &file) {
+  if (arguments.coldRows.areBytes && changed.contains(tensor.name))
+    return declareTable(tensor, file);
   const TensorDeclaration declaration{tensor.name, tensor.dtype, tensor.shape};
   if (file.empty())
     writer->addTensor(declaration);
@@ -133,7 +198,52 @@ void Application::declareTensor(const TensorInfo &tensor,
   copied.push_back(&tensor);
 }
 
-std::string Application::provenance() const {
+void Application::declareTable(const TensorInfo &tensor,
+                               const std::string &file) {
+  std::vector<int32_t> ids = hotIdsOf(changed.at(tensor.name));
+  ByteTableTensors tensors(tensor.name, tensor.shape[0], tensor.shape[1],
+                           ids.size(), tensor.dtype);
+  for (const TensorInfo &part : tensors.tensors)
+    writer->addTensor({part.name, part.dtype, part.shape}, file);
+  byteTables.try_emplace(tensor.name,
+                         NewTable{std::move(ids), std::move(tensors)});
+  copied.push_back(&tensor);
+}
+
+std::string Application::configText() const {
+  const std::string &text = checkpoint.config().sourceText;
+  if (byteTables.empty())
+    return text;
+  StemSection stem = *checkpoint.config().stem;
+  Json origin = provenance();
+  if (!stem.provenance.empty())
+    origin["before"] = Json::parse(stem.provenance);
+  stem.rowDType = dtypeConfigName(DType::U8);
+  stem.provenance = jsonText(origin);
+  return configWithStem(text, stem);
+}
+
+Json Application::byteRowsJson() const {
+  ByteRowSizes sizes;
+  for (const std::string &name : checkpoint.weights().names())
+    sizes.model += checkpoint.tensors().get(name).bytes;
+  DType type = DType::F32;
+  for (const auto &[key, table] : byteTables) {
+    const TensorInfo &before = checkpoint.tensors().get(key);
+    type = before.dtype;
+    sizes.fullTables += before.bytes;
+    sizes.tables += table.tensors.totalBytes();
+  }
+  sizes.model -= sizes.fullTables - sizes.tables;
+  Json json = byteRowFigures(arguments.coldRows, hot, type, sizes);
+  json["texts"] = Json::array();
+  for (const std::string &text : arguments.texts)
+    json["texts"].push_back(
+        {{"file", fs::absolute(text).string()}, {"sha256", hashFile(text)}});
+  return json;
+}
+
+Json Application::provenance() const {
   Json json = {{"command", "apply"},
                {"source", fs::absolute(arguments.model).string()}};
   for (size_t i = 0; i < overlays.size(); ++i)
@@ -141,21 +251,46 @@ std::string Application::provenance() const {
                             {"sha256", hashFile(arguments.rows[i])},
                             {"ids", overlays[i].ids.size()},
                             {"layers", overlays[i].layers()}});
-  return jsonText(json);
+  if (!byteTables.empty())
+    json["cold_rows"] = byteRowsJson();
+  return json;
+}
+
+void Application::writeTable(const TensorInfo &tensor,
+                             const BytesDone &onBytes) {
+  const NewTable &table = byteTables.at(tensor.name);
+  ByteRowWriter coded(table.tensors, table.hotIds);
+  const uint64_t columns = tensor.rowElements();
+  const uint64_t step = rowsAtATime(checkpoint.config());
+  std::vector<float> rows(step * columns);
+  std::vector<std::byte> bytesOfRows(rows.size());
+  for (uint64_t row = 0; row < tensor.rows(); row += step) {
+    const uint64_t count = std::min(step, tensor.rows() - row);
+    checkpoint.tensors().readF32(tensor.name, row, count, rows.data());
+    const std::span part(bytesOfRows.data(), count * columns);
+    coded.encode({rows.data(), count * columns}, part, rounding, "");
+    writer->write(part);
+    checkpoint.tensors().release(tensor.name, row, count);
+    onBytes(part.size());
+  }
+  coded.writeRest(*writer);
 }
 
 void Application::run() {
   const Stopwatch watch;
   writer->start();
-  RoundingError rounding;
   uint64_t done = 0;
   {
     Progress progress("apply", static_cast<double>(bytes));
+    const BytesDone onBytes = [&](uint64_t count) {
+      progress.update(static_cast<double>(done += count));
+    };
     for (const TensorInfo *tensor : copied)
-      copyTensor(checkpoint.tensors(), *tensor, tensor->dtype, *writer,
-                 rounding, [&](uint64_t count) {
-                   progress.update(static_cast<double>(done += count));
-                 });
+      if (byteTables.contains(tensor->name))
+        writeTable(*tensor, onBytes);
+      else
+        copyTensor(checkpoint.tensors(), *tensor, tensor->dtype, *writer,
+                   rounding, onBytes);
   }
   writer->finish();
   rounding.warnNotFinite();
@@ -172,11 +307,30 @@ void Application::report(double seconds) const {
                  {"bytes", bytes},
                  {"seconds", seconds},
                  {"peak_bytes", memoryStatus().peakResident}});
+    if (!byteTables.empty())
+      json["cold_rows"] = byteRowsJson();
     return printJson(json);
   }
-  fmt::print("{}: {} rows replaced in {} tables, {} written, in {}\n",
-             arguments.out.string(), rows.size(), changed.size(),
-             formatBytes(static_cast<double>(bytes)), formatSeconds(seconds));
+  const std::string done = arguments.rows.empty()
+                               ? std::string("rows of 8 bits")
+                               : fmt::format("{} rows replaced", rows.size());
+  fmt::print("{}: {} in {} tables, {} written, in {}\n", arguments.out.string(),
+             done, changed.size(), formatBytes(static_cast<double>(bytes)),
+             formatSeconds(seconds));
+  if (!byteTables.empty())
+    printByteRows(byteRowsJson(), hot, checkpoint.config().vocabSize);
+}
+
+/// What is asked for goes together.
+void checkArguments(const CLI::App &command, const ApplyArguments &arguments) {
+  checkColdRows(command, arguments.coldRows);
+  if (arguments.rows.empty() && !arguments.coldRows.areBytes)
+    throw UsageError("nothing to write: give --rows=FILE or --cold-rows=int8");
+  if (arguments.coldRows.needsText() && arguments.texts.empty())
+    throw UsageError("--hot-fraction: ids are counted in a text; give "
+                     "--text=FILE");
+  if (!arguments.coldRows.needsText() && !arguments.texts.empty())
+    throw UsageError("--text is for --hot-fraction, which counts ids in it");
 }
 
 } // namespace
@@ -187,12 +341,21 @@ void stem::addApplyCommand(CLI::App &app) {
       addCommand(app, "apply", "Write rows into the tables of a model", footer);
   command->add_option("MODEL", arguments->model, "Hugging Face folder")
       ->required();
-  addRowsOption(*command, arguments->rows)->required();
+  addRowsOption(*command, arguments->rows);
+  addColdRowOptions(*command, arguments->coldRows);
+  command
+      ->add_option("--text", arguments->texts,
+                   "Text in UTF-8 that --hot-fraction counts ids in; may be "
+                   "repeated")
+      ->type_name("FILE");
   command->add_option("-o,--out", arguments->out, "The folder to make")
       ->required()
       ->type_name("OUT");
   command->add_flag("--force", arguments->force,
                     "Replace OUT if it is a folder that Stem made");
   addJsonOption(*command, arguments->json);
-  command->callback([arguments] { Application(*arguments).run(); });
+  command->callback([arguments, command] {
+    checkArguments(*command, *arguments);
+    Application(*arguments).run();
+  });
 }
