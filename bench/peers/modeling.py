@@ -130,6 +130,64 @@ def check_ranks(results):
                     message=said)
 
 
+def byte_rows(tensors, layer, hot_ids):
+    """Turns a table to 8 bits; gives the rows that it stands for then."""
+    table = f"model.layers.{layer}.mlp.up_table."
+    rows = tensors[table + "weight"]
+    minimum = rows.min(1).values
+    scale = ((rows.max(1).values.double() - minimum) / 255).float()
+    stored = ((rows.double() - minimum[:, None]) / scale[:, None]).round()
+    tensors.update({table + "weight": stored.to(torch.uint8),
+                    table + "scale": scale, table + "minimum": minimum})
+    decoded = (minimum.double()[:, None] +
+               scale.double()[:, None] * stored).float()
+    if len(hot_ids):
+        tensors[table + "hot_ids"] = hot_ids.to(torch.int32)
+        tensors[table + "hot_rows"] = decoded[hot_ids] = rows[hot_ids]
+    return decoded
+
+
+def check_byte_rows(results):
+    """Rows of 8 bits, in one layer with some at full precision."""
+    folder = golden_folder("golden-bytes", row_dtype="uint8")
+    path = os.path.join(folder, "model.safetensors")
+    with safe_open(path, "pt") as file:
+        tensors = {key: file.get_tensor(key) for key in file.keys()}
+    wanted = {1: byte_rows(tensors, 1, torch.arange(0, 96, 7)),
+              2: byte_rows(tensors, 2, torch.empty(0, dtype=torch.int64))}
+    save_file(tensors, path, metadata={"format": "pt"})
+    ids = (torch.arange(140) * 7 % 96).reshape(2, 70)
+    every = torch.arange(96)
+    with torch.inference_mode():
+        model = load(folder)
+        logits = model(ids).logits
+        plain = load(golden_folder())(ids).logits
+        same = all(torch.equal(model.model.layers[layer].mlp.up_table(every),
+                               rows) for layer, rows in wanted.items())
+    results.add("8-bit rows: decoded as Stem does it", same, "True", same)
+    gap = relative_gap(accuracy.our_logits(folder, ids, "--dtype=f32"), logits)
+    results.add("8-bit rows: logits f32 relative to the largest, difference",
+                gap, "at most 1e-5", gap <= 1e-5,
+                "stem-run eval --input-ids --logits-out --dtype=f32")
+    gap = relative_gap(plain, logits)
+    results.add("8-bit rows: the same against full rows", gap,
+                "1e-5 to 1e-1", 1e-5 <= gap <= 1e-1)
+    saved = os.path.join(common.RESULTS, "golden-saved")
+    shutil.rmtree(saved, ignore_errors=True)
+    model.save_pretrained(saved)
+    with torch.inference_mode():
+        again = load(saved)(ids).logits
+    same = torch.equal(again, logits)
+    results.add("8-bit rows: saved and loaded again, equal logits", same,
+                "True", same)
+    narrow = AutoModelForCausalLM.from_pretrained(
+        folder, trust_remote_code=True, dtype=torch.bfloat16)
+    table = narrow.model.layers[1].mlp.up_table
+    same = (torch.equal(table.scale, tensors["model.layers.1.mlp.up_table.scale"])
+            and table.weight.dtype == torch.uint8)
+    results.add("8-bit rows: loaded as bf16, scales in f32", same, "True", same)
+
+
 def check_logits(results, model, folder, name):
     ours = accuracy.our_logits(folder, IDS, "--dtype=f32")
     gap = relative_gap(ours, model(IDS).logits)
@@ -260,6 +318,7 @@ def main():
     results = common.Results("modeling")
     check_golden(results)
     check_ranks(results)
+    check_byte_rows(results)
     for init in INITS[:1] if args.quick else INITS:
         folder = selected() if init == "select" else common.converted(init)
         model = load(folder)

@@ -9,7 +9,8 @@ up-projection:
 
 With a rank (one for all STEM layers, or a list with one for each), a low-rank
 map of x is added to the row; with "select", the tokens whose ids are in
-up_select.ids take up_proj(x) instead of both.
+up_select.ids take up_proj(x) instead of both. Rows of 8 bits ("row_dtype":
+"uint8") stay bytes and are decoded when they are looked up.
 
 The rest is the dense model that config.json's "stem" section names as its base.
 Load a folder that holds this file with trust_remote_code=True:
@@ -45,8 +46,6 @@ def check_section(stem):
     unknown = sorted(set(stem) - SECTION_KEYS)
     if unknown:
         raise ValueError(f"stem section: unknown keys {', '.join(unknown)}")
-    if stem.get("row_dtype") == "uint8":
-        raise ValueError("stem.row_dtype uint8 is not supported by this file")
     layer_ranks(stem)
 
 
@@ -131,15 +130,50 @@ class SelectedIds(nn.Module):
         return torch.isin(ids.to(self.ids.device), self.ids)
 
 
+class ByteTable(nn.Module):
+    """Rows of 8 bits: minimum + scale * byte, in double precision as Stem
+    does it; the rows of hot_ids are kept as they were."""
+
+    def __init__(self, rows, columns, device, dtype):
+        super().__init__()
+        self.register_buffer("weight", torch.empty(
+            rows, columns, device=device, dtype=torch.uint8))
+        for name in "scale", "minimum":
+            self.register_buffer(name, torch.empty(rows, device=device,
+                                                   dtype=torch.float32))
+        self.dtype = dtype
+        self.columns = columns
+
+    def add_hot_rows(self, count):
+        device = self.weight.device
+        self.register_buffer("hot_ids", torch.empty(count, device=device,
+                                                    dtype=torch.int32))
+        self.register_buffer("hot_rows", torch.empty(
+            count, self.columns, device=device, dtype=self.dtype))
+
+    def forward(self, ids):
+        minimum, scale = (values[ids].double()[..., None]
+                          for values in (self.minimum, self.scale))
+        rows = (minimum + scale * self.weight[ids].double()).float()
+        if hasattr(self, "hot_ids") and len(self.hot_ids):
+            place = torch.searchsorted(self.hot_ids, ids.to(self.hot_ids.dtype))
+            place = place.clamp(max=len(self.hot_ids) - 1)
+            is_hot = (self.hot_ids[place] == ids)[..., None]
+            rows = torch.where(is_hot, self.hot_rows[place].float(), rows)
+        return rows.to(self.dtype)
+
+
 class StemMLP(nn.Module):
-    def __init__(self, dense, vocab_size, rank, select, token_ids):
+    def __init__(self, dense, vocab_size, rank, select, token_ids,
+                 has_byte_rows=False):
         super().__init__()
         self.gate_proj = dense.gate_proj
         self.down_proj = dense.down_proj
         self.act_fn = dense.act_fn
         weight = dense.gate_proj.weight
-        self.up_table = nn.Embedding(vocab_size, weight.shape[0],
-                                     device=weight.device, dtype=weight.dtype)
+        table = ByteTable if has_byte_rows else nn.Embedding
+        self.up_table = table(vocab_size, weight.shape[0],
+                              device=weight.device, dtype=weight.dtype)
         self.up_mix = (LowRank(weight.shape[1], rank, weight.shape[0],
                                device=weight.device, dtype=weight.dtype)
                        if rank else None)
@@ -174,6 +208,7 @@ class StemLlamaForCausalLM(PreTrainedModel, GenerationMixin):
     _supports_cache_class = True
     _can_compile_fullgraph = False
     _skip_keys_device_placement = ["past_key_values"]
+    _keep_in_fp32_modules_strict = ["up_table.scale", "up_table.minimum"]
     # Shards that a conversion left alone still hold the matrices.
     _keys_to_ignore_on_load_unexpected = [r"\.mlp\.up_proj\."]
     _tied_weights_keys = {"lm_head.weight": "model.embed_tokens.weight"}
@@ -193,7 +228,8 @@ class StemLlamaForCausalLM(PreTrainedModel, GenerationMixin):
                                  f" {len(self.model.layers)}")
             layer = self.model.layers[index]
             layer.mlp = StemMLP(layer.mlp, config.vocab_size, rank,
-                                config.stem.get("select"), self.token_ids)
+                                config.stem.get("select"), self.token_ids,
+                                config.stem.get("row_dtype") == "uint8")
         self.post_init()
 
     @classmethod
@@ -206,11 +242,13 @@ class StemLlamaForCausalLM(PreTrainedModel, GenerationMixin):
         for path in checkpoint_files or () if not shapes else ():
             with safe_open(path, framework="pt") as file:
                 for name in file.keys():
-                    if name.endswith(".up_select.ids"):
+                    if name.endswith((".up_select.ids", ".up_table.hot_ids")):
                         shapes[name] = file.get_slice(name).get_shape()
         for name, module in model.named_modules():
             if isinstance(module, SelectedIds) and f"{name}.ids" in shapes:
                 module.resize(*shapes[f"{name}.ids"])
+            if isinstance(module, ByteTable) and f"{name}.hot_ids" in shapes:
+                module.add_hot_rows(*shapes[f"{name}.hot_ids"])
         return super()._load_pretrained_model(
             model, state_dict, checkpoint_files, *args, **kwargs)
 
