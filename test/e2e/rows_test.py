@@ -166,8 +166,8 @@ class RowsTest(TrainingTest):
             pass
         self.assert_fails(["was not made by Stem"], "apply", model,
                           f"--rows={rows}", "-o", other, "--force")
-        self.assert_fails(["--rows is required"], "apply", model, "-o",
-                          self.path("no"), status=2)
+        self.assert_fails(["give --rows=FILE or --cold-rows=int8"], "apply",
+                          model, "-o", self.path("no"), status=2)
         self.assert_fails(["--out is required"], "apply", model,
                           f"--rows={rows}", status=2)
         self.assertFalse(os.path.exists(self.path("no")))
