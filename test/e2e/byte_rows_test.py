@@ -383,6 +383,8 @@ class ByteRowsTest(CalibrationTest):
         self.assert_fails([*eight, "training does not change them"], "train",
                           model, f"--data={self.text}", "--steps=1", "--out",
                           out)
+        self.assert_fails([*eight, "training does not change them"], "bench",
+                          model, "--train")
         self.assert_fails([*eight, "a teacher's cannot be"], "train", full,
                           f"--data={self.text}", "--steps=1", "--ctx=64",
                           f"--distill={model}", "--out", out)

@@ -7,6 +7,7 @@
 
 #include "BenchTraining.h"
 
+#include "ByteTable.h"
 #include "Json.h"
 #include "Progress.h"
 #include "RandomWeights.h"
@@ -52,7 +53,9 @@ public:
         checkpoint(arguments.config.empty()
                        ? openModel(arguments.model)
                        : openRandomModel(arguments.config, arguments.seed,
-                                         arguments.compile.threads)) {}
+                                         arguments.compile.threads)) {
+    requireFullRows(checkpoint, "training does not change them");
+  }
   void run();
 
 private:

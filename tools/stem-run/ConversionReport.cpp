@@ -71,6 +71,11 @@ std::string formatShare(double share) {
   return fmt::format("{:.1f} %", 100 * share);
 }
 
+/// Rows of 8 bits change it little.
+std::string formatFinely(double perplexity) {
+  return fmt::format("{:.4f}", perplexity);
+}
+
 /// As it was asked for.
 std::string formatPercent(double share) {
   return formatNumber(100 * share) + " %";
@@ -396,6 +401,16 @@ void ConversionPage::settings() {
   add("rows from (--init)", result, "init", nullptr);
   add("seed", result, "seed", nullptr);
   add("type of the rows", result, "row_dtype", nullptr);
+  const Json *cold = find(result, "cold_rows");
+  add("ids whose rows are not of 8 bits", cold, "hot_ids", nullptr);
+  add("tokens counted that are of these ids", cold, "covered_share",
+      formatShare);
+  add("bytes of the tables that 8 bits save", cold, "saved_of_tables",
+      formatShare);
+  add("bytes of the model that 8 bits save", cold, "saved_of_model",
+      formatShare);
+  add("perplexity of the text held back with rows of 8 bits", calibration,
+      "perplexity_byte_rows", formatFinely);
   add("rows for (--rows)", calibration, "rows", nullptr);
   add("rank of the low-rank term (--mix-rank)", calibration, "mix_rank",
       nullptr);

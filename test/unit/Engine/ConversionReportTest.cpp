@@ -103,6 +103,24 @@ TEST(ConversionReport, saysWhatWasConvertedAndWhatItCosts) {
   EXPECT_EQ(page.find("layer 0<"), std::string::npos);
 }
 
+TEST(ConversionReport, saysWhatRowsOf8BitsSave) {
+  Json result = Json::parse(calibrated);
+  EXPECT_EQ(checked(result).find("8 bits"), std::string::npos);
+  result["cold_rows"] = {{"hot_ids", 21},
+                         {"covered_share", 0.912},
+                         {"saved_of_tables", 0.4},
+                         {"saved_of_model", 0.25}};
+  result["calibration"]["perplexity_byte_rows"] = 22.80123;
+  expectParts(checked(result),
+              {cells({"ids whose rows are not of 8 bits", "21"}, 2),
+               cells({"tokens counted that are of these ids", "91.2 %"}, 2),
+               cells({"bytes of the tables that 8 bits save", "40.0 %"}, 2),
+               cells({"bytes of the model that 8 bits save", "25.0 %"}, 2),
+               cells({"perplexity of the text held back with rows of 8 bits",
+                      "22.8012"},
+                     2)});
+}
+
 TEST(ConversionReport, drawsLayers) {
   const std::string page = checked(Json::parse(calibrated));
   expectParts(page, {"<title>1, converted: 0.05</title>",
