@@ -79,6 +79,13 @@ static void readUse(OpOperand &use, IdVector &vector, int64_t tokens,
   } else if (auto rows = dyn_cast<TableRowsOp>(op)) {
     lowerBound(vector, rows.getTable().getType().getRows());
     readUses(rows.getIndex(), vector, tokens, depth);
+  } else if (auto plan = dyn_cast<PlanRowsOp>(op)) {
+    readUses(plan.getPlan(), vector, tokens, depth);
+  } else if (auto prefetch = dyn_cast<PrefetchOp>(op)) {
+    lowerBound(vector, prefetch.getTable().getType().getRows());
+    readUses(prefetch.getTicket(), vector, tokens, depth);
+  } else if (auto await = dyn_cast<AwaitOp>(op)) {
+    readUses(await.getIndex(), vector, tokens, depth);
   } else if (auto select = dyn_cast<SelectUpOp>(op)) {
     if (&use == &select.getSelectedMutable())
       vector.role = Role::Selected;

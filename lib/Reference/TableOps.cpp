@@ -62,12 +62,35 @@ static FailureOr<ReferenceTensor> gather(Machine &machine, Operation *op,
 
 // As a resident table: all rows, and the ids as they are.
 static LogicalResult evaluate(Machine &machine, TableRowsOp op) {
-  if (!isa<RankedTensorType>(op.getRows().getType()))
-    return op.emitError("the interpreter runs this op on tensors only");
   if (failed(machine.set(op, op.getRows(), machine.get(op.getTable()))))
     return failure();
   return machine.set(op, op.getIndex(), machine.get(op.getIds()));
 }
+
+static LogicalResult evaluate(Machine &machine, PlanRowsOp op) {
+  if (!isa<RankedTensorType>(op.getIds().getType()))
+    return op.emitError("the interpreter runs this op on tensors only");
+  return machine.set(op, op.getPlan(), machine.get(op.getIds()));
+}
+
+// The ids stand for the ticket too: await finds the table by itself.
+static LogicalResult evaluate(Machine &machine, PrefetchOp op) {
+  return machine.set(op, op.getTicket(), machine.get(op.getPlan()));
+}
+
+static LogicalResult evaluate(Machine &machine, AwaitOp op) {
+  if (!isa<RankedTensorType>(op.getRows().getType()))
+    return op.emitError("the interpreter runs this op on tensors only");
+  PrefetchOp prefetch = op.getPrefetch();
+  if (!prefetch)
+    return op.emitError("the interpreter knows a ticket only where the "
+                        "stem.prefetch that gives it stands");
+  if (failed(machine.set(op, op.getRows(), machine.get(prefetch.getTable()))))
+    return failure();
+  return machine.set(op, op.getIndex(), machine.get(op.getTicket()));
+}
+
+static LogicalResult evaluate(Machine &, ReleaseOp) { return success(); }
 
 static LogicalResult evaluate(Machine &machine, LookupOp op) {
   auto result = gather(machine, op, machine.tensor(op.getRows()),
@@ -171,6 +194,14 @@ Evaluated reference::evaluateTableOp(Machine &machine, Operation *op) {
     return evaluate(machine, load);
   if (auto rows = dyn_cast<TableRowsOp>(op))
     return evaluate(machine, rows);
+  if (auto plan = dyn_cast<PlanRowsOp>(op))
+    return evaluate(machine, plan);
+  if (auto prefetch = dyn_cast<PrefetchOp>(op))
+    return evaluate(machine, prefetch);
+  if (auto await = dyn_cast<AwaitOp>(op))
+    return evaluate(machine, await);
+  if (auto release = dyn_cast<ReleaseOp>(op))
+    return evaluate(machine, release);
   if (auto lookup = dyn_cast<LookupOp>(op))
     return evaluate(machine, lookup);
   if (auto ffn = dyn_cast<GatedFFNOp>(op))

@@ -105,11 +105,17 @@ void addTraining(OpPassManager &manager, const TrainedFunction &trained,
   buildTrainingPipeline(manager, options);
 }
 
+/// As the option of the pipeline has it.
+std::string describe(std::optional<int64_t> distance) {
+  return distance ? std::to_string(*distance) : "auto";
+}
+
 std::string cacheKey(ModuleOp module, const HostCompileOptions &options) {
   return hashText(fmt::format(
-      "abi {}\n{}\n{} {} {}\ntrained {}\n{}", STEM_ABI_VERSION, buildIdentity(),
-      static_cast<int>(options.target.isa), options.target.cpu,
-      options.target.features, describe(options.trained), print(module)));
+      "abi {}\n{}\n{} {} {}\ntrained {}\nprefetch {}\n{}", STEM_ABI_VERSION,
+      buildIdentity(), static_cast<int>(options.target.isa), options.target.cpu,
+      options.target.features, describe(options.trained),
+      describe(options.prefetchDistance), print(module)));
 }
 
 /// Runs the phases one by one.
@@ -120,6 +126,7 @@ public:
       : module(module), options(options), warnings(warnings) {
     pipeline.isa = options.target.isa;
     pipeline.nativeBf16 = options.target.hasNativeBf16();
+    pipeline.distance = describe(options.prefetchDistance);
   }
 
   void run() {
@@ -136,7 +143,9 @@ public:
         addTraining(manager, *options.trained, warnings);
       buildGraphPipeline(manager);
     });
-    runPhase(Phase::Schedule, buildSchedulePipeline);
+    runPhase(Phase::Schedule, [&](OpPassManager &manager) {
+      buildSchedulePipeline(manager, pipeline);
+    });
     runPhase(Phase::Structured, [&](OpPassManager &manager) {
       buildStructuredPipeline(manager, pipeline);
     });

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "LowerToHost.h"
+#include "RowUses.h"
 
 #include "stem-c/Runtime.h"
 #include "stem/Transforms/OptionChecks.h"
@@ -69,19 +70,14 @@ static bool hasUnitInnerStride(Type type) {
 }
 
 static LogicalResult checkStemOp(Operation *op) {
-  bool isInEntry = false;
-  if (auto function = op->getParentOfType<func::FuncOp>())
-    isInEntry = function->hasAttr(StemDialect::kEntryAttr);
   if (isa<ParamOp, TableOp, KVPageOp, ParallelCallOp>(op))
     return success();
   if (isa<ThreadIndexOp>(op))
     return op->emitOpError(
         "has no thread to name here: run stem-outline-parallel first");
-  if (isa<TableRowsOp>(op) && !isInEntry)
-    return op->emitOpError("stands outside of an entry function, so that "
-                           "nothing could report its failure");
   if (!isa<PackedMatmulOp, PackedGatherOp, PackTokensOp, TransposeTokensOp,
-           PanelMatmulOp, KVAppendOp, TableRowsOp>(op))
+           PanelMatmulOp, KVAppendOp, PlanRowsOp, PrefetchOp, AwaitOp,
+           ReleaseOp>(op))
     return op->emitOpError("cannot be lowered to the host: the structured "
                            "phase should have replaced it");
   for (Value operand : op->getOperands()) {
@@ -330,7 +326,8 @@ void dropStemAttributes(ModuleOp module) {
 
 LogicalResult LowerToHostPass::lower(ModuleOp module) {
   llvm::StringSet<> called = calledFunctions(module);
-  if (failed(checkInput(module)) || failed(checkThreadBodies(module, called)))
+  if (failed(checkInput(module)) || failed(verifyTables(module)) ||
+      failed(checkThreadBodies(module, called)))
     return failure();
   FailureOr<std::vector<HostEntry>> entries = collectEntries(module);
   if (failed(entries))
@@ -345,7 +342,7 @@ LogicalResult LowerToHostPass::lower(ModuleOp module) {
   dropStemAttributes(module);
   addContextArguments(module);
   for (HostEntry &entry : *entries)
-    if (failed(lowerTableRows(entry, converter)))
+    if (failed(lowerTables(entry, converter)))
       return failure();
   passBuffersByAddress(module, converter);
   if (failed(lowerParallelCalls(module, converter)))

@@ -117,10 +117,10 @@ mlir::LogicalResult
 lowerParallelCalls(mlir::ModuleOp module,
                    const mlir::LLVMTypeConverter &converter);
 
-/// Makes the body of an entry return a status: reads its tables, and gives
-/// back what it holds on every way out.
-mlir::LogicalResult lowerTableRows(HostEntry &entry,
-                                   const mlir::LLVMTypeConverter &converter);
+/// Makes the body of an entry return a status: calls the table store, and gives
+/// back what the body holds on every way out. For what verifyTables accepts.
+mlir::LogicalResult lowerTables(HostEntry &entry,
+                                const mlir::LLVMTypeConverter &converter);
 
 /// The global with the stem_entry of each entry.
 inline constexpr llvm::StringLiteral kEntryDescriptions = "stem_entries";

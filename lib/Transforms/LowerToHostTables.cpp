@@ -5,9 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// What a step takes from the store it gives back in the opposite order, on
-// every way out. The blocks that do so form a chain: block k releases what was
-// taken k-th and goes on to block k - 1; block 0 returns the status.
+// Plans are given back on every way out, and with a plan the tickets of it that
+// are outstanding: those that the step did not come to release. The blocks that
+// do so form a chain: block k gives back the k-th plan and goes on to block
+// k - 1; block 0 returns the status.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,16 +19,15 @@
 #include "mlir/Conversion/LLVMCommon/MemRefBuilder.h"
 #include "mlir/Dialect/ControlFlow/IR/ControlFlowOps.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include "llvm/ADT/MapVector.h"
 
 using namespace mlir;
 using namespace stem;
 
 namespace {
 
-class TableRowsLowering {
+class TablesLowering {
 public:
-  TableRowsLowering(HostEntry &entry, const LLVMTypeConverter &converter)
+  TablesLowering(HostEntry &entry, const LLVMTypeConverter &converter)
       : entry(entry), converter(converter), builder(entry.body.getLoc()) {}
 
   LogicalResult run();
@@ -36,8 +36,10 @@ private:
   LogicalResult check();
   void takeStatus();
   void takeStore();
-  void startGroup(TableRowsOp op);
-  void lower(TableRowsOp op);
+  void lower(Operation *op);
+  void lower(PlanRowsOp op);
+  void lower(PrefetchOp op);
+  void lower(AwaitOp op);
   Block *addReleaseBlock();
   void checkStatus(Value status);
 
@@ -47,46 +49,23 @@ private:
   Value context, store;
   /// The end of the chain that holds everything taken so far.
   Block *release = nullptr;
-  /// The ops that read rows of the same ids share a plan.
-  llvm::MapVector<Value, SmallVector<TableRowsOp>> groups;
-  llvm::DenseMap<Operation *, Value> tickets;
-  llvm::DenseMap<Operation *, int64_t> tables;
+  /// The runtime's plans and tickets.
+  llvm::DenseMap<Value, Value> handles;
 };
 
-/// Casts of one vector of ids are still the same ids.
-Value getIds(TableRowsOp op) {
-  Value ids = op.getIds();
-  while (auto cast = ids.getDefiningOp<memref::CastOp>())
-    ids = cast.getSource();
-  return ids;
-}
-
-LogicalResult TableRowsLowering::check() {
+LogicalResult TablesLowering::check() {
   func::FuncOp body = entry.body;
-  WalkResult walk = body.walk([&](TableRowsOp op) {
-    auto table = dyn_cast<BlockArgument>(op.getTable());
-    if (op->getParentOp() != body || !body.getBody().hasOneBlock() || !table) {
-      op.emitOpError("must stand at the top level of an entry and read one of "
-                     "its arguments");
-      return WalkResult::interrupt();
-    }
-    // The context came in front of the arguments.
-    tables[op] = entry.tables.lookup(table.getArgNumber() - 1);
-    groups[getIds(op)].push_back(op);
-    return WalkResult::advance();
+  WalkResult walk = body.walk([&](PrefetchOp op) {
+    if (isa<BlockArgument>(op.getTable()))
+      return WalkResult::advance();
+    op.emitOpError("must read a table that is an argument of the entry");
+    return WalkResult::interrupt();
   });
-  if (walk.wasInterrupted())
-    return failure();
-  for (auto [number, table] : entry.tables)
-    for (Operation *user : body.getArgument(number + 1).getUsers())
-      if (!isa<TableRowsOp>(user))
-        return user->emitOpError(
-            "takes a table: only stem.table_rows in the entry itself does");
-  return success();
+  return failure(walk.wasInterrupted());
 }
 
 /// The body returns a status; so far every way out is a success.
-void TableRowsLowering::takeStatus() {
+void TablesLowering::takeStatus() {
   func::FuncOp body = entry.body;
   Location loc = body.getLoc();
   body.setFunctionType(
@@ -107,7 +86,7 @@ void TableRowsLowering::takeStatus() {
 }
 
 /// One argument in place of the tables, behind all others.
-void TableRowsLowering::takeStore() {
+void TablesLowering::takeStore() {
   func::FuncOp body = entry.body;
   (void)body.insertArgument(body.getNumArguments(), builder.ptr(), {},
                             body.getLoc());
@@ -115,7 +94,7 @@ void TableRowsLowering::takeStore() {
 }
 
 /// A new end of the chain: the caller fills in the release.
-Block *TableRowsLowering::addReleaseBlock() {
+Block *TablesLowering::addReleaseBlock() {
   auto *block = new Block();
   Value status = block->addArgument(builder.getI32Type(), builder.getLoc());
   entry.body.getBody().getBlocks().insert(release->getIterator(), block);
@@ -127,7 +106,7 @@ Block *TableRowsLowering::addReleaseBlock() {
 }
 
 /// Leaves through the chain unless `status` is 0.
-void TableRowsLowering::checkStatus(Value status) {
+void TablesLowering::checkStatus(Value status) {
   Value ok =
       LLVM::ICmpOp::create(builder, builder.getLoc(), LLVM::ICmpPredicate::eq,
                            status, builder.i32(STEM_OK));
@@ -139,71 +118,85 @@ void TableRowsLowering::checkStatus(Value status) {
   builder.setInsertionPointToStart(rest);
 }
 
-/// Plans the lookup of the ids and starts all reads that share the plan.
-void TableRowsLowering::startGroup(TableRowsOp op) {
+void TablesLowering::lower(PlanRowsOp op) {
   Location loc = op.getLoc();
-  Region &region = entry.body.getBody();
-  Value ids = getIds(op);
-  auto type = cast<MemRefType>(ids.getType());
-  MemRefDescriptor descriptor(builder.cast(converter.convertType(type), ids));
-  Value planSlot = builder.stackSlot(region, builder.ptr());
+  auto type = cast<MemRefType>(op.getIds().getType());
+  MemRefDescriptor descriptor(
+      builder.cast(converter.convertType(type), op.getIds()));
+  Value slot = builder.stackSlot(entry.body.getBody(), builder.ptr());
   checkStatus(builder.call("stem_table_make_plan",
                            {context, store,
                             descriptor.bufferPtr(builder, loc, converter, type),
-                            descriptor.size(builder, loc, 0), planSlot}));
-  Value plan = builder.load(builder.ptr(), planSlot, 0);
-  {
-    OpBuilder::InsertionGuard guard(builder);
-    builder.setInsertionPointToStart(addReleaseBlock());
-    builder.call("stem_table_release_plan", {store, plan});
-  }
-  for (TableRowsOp reader : groups[ids]) {
-    Value slot = builder.stackSlot(region, builder.getI64Type());
-    checkStatus(builder.call(
-        "stem_table_prefetch",
-        {context, store, builder.i64(tables[reader]), plan, slot}));
-    Value ticket = builder.load(builder.getI64Type(), slot, 0);
-    tickets[reader] = ticket;
-    OpBuilder::InsertionGuard guard(builder);
-    builder.setInsertionPointToStart(addReleaseBlock());
-    builder.call("stem_table_release", {store, ticket});
-  }
+                            descriptor.size(builder, loc, 0), slot}));
+  Value plan = builder.load(builder.ptr(), slot, 0);
+  handles[op.getPlan()] = plan;
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(addReleaseBlock());
+  builder.call("stem_table_release_plan", {store, plan});
 }
 
-void TableRowsLowering::lower(TableRowsOp op) {
-  builder.setInsertionPoint(op);
-  if (!tickets.contains(op))
-    startGroup(op);
+void TablesLowering::lower(PrefetchOp op) {
+  // The context came in front of the arguments.
+  auto argument = cast<BlockArgument>(op.getTable());
+  int64_t table = entry.tables.lookup(argument.getArgNumber() - 1);
+  Value slot = builder.stackSlot(entry.body.getBody(), builder.getI64Type());
+  checkStatus(
+      builder.call("stem_table_prefetch", {context, store, builder.i64(table),
+                                           handles[op.getPlan()], slot}));
+  handles[op.getTicket()] = builder.load(builder.getI64Type(), slot, 0);
+}
+
+void TablesLowering::lower(AwaitOp op) {
   Type tensor =
       LLVM::LLVMArrayType::get(builder.getI64Type(), sizeof(stem_tensor) / 8);
   Value rows = builder.stackSlot(entry.body.getBody(), tensor);
   Value index = builder.stackSlot(entry.body.getBody(), tensor);
-  checkStatus(builder.call("stem_table_await",
-                           {context, store, tickets[op], rows, index}));
+  checkStatus(
+      builder.call("stem_table_await",
+                   {context, store, handles[op.getTicket()], rows, index}));
   for (auto [result, tensor] :
        {std::pair(op.getRows(), rows), std::pair(op.getIndex(), index)})
     result.replaceAllUsesWith(
         builder.buffer(converter, cast<MemRefType>(result.getType()), tensor));
-  op.erase();
 }
 
-LogicalResult TableRowsLowering::run() {
+void TablesLowering::lower(Operation *op) {
+  builder.setInsertionPoint(op);
+  if (auto plan = dyn_cast<PlanRowsOp>(op))
+    lower(plan);
+  else if (auto prefetch = dyn_cast<PrefetchOp>(op))
+    lower(prefetch);
+  else if (auto await = dyn_cast<AwaitOp>(op))
+    lower(await);
+  else
+    builder.call("stem_table_release",
+                 {store, handles[cast<ReleaseOp>(op).getTicket()]});
+}
+
+LogicalResult TablesLowering::run() {
   if (failed(check()))
     return failure();
   Block *first = &entry.body.getBody().front();
   takeStatus();
   context = first->getArgument(0);
+  // A plan that no prefetch takes may be all that an entry has.
+  for (auto plan : llvm::make_early_inc_range(first->getOps<PlanRowsOp>()))
+    if (plan->use_empty())
+      plan.erase();
   if (!entry.takesStore)
     return success();
   takeStore();
   Block *returned = release;
-  SmallVector<TableRowsOp> readers;
+  SmallVector<Operation *> ops;
   for (Operation &op : *first)
-    if (auto reader = dyn_cast<TableRowsOp>(op))
-      readers.push_back(reader);
+    if (isa<PlanRowsOp, PrefetchOp, AwaitOp, ReleaseOp>(op))
+      ops.push_back(&op);
   Operation *leave = first->getTerminator();
-  for (TableRowsOp reader : readers)
-    lower(reader);
+  for (Operation *op : ops)
+    lower(op);
+  // Users come behind what they use.
+  for (Operation *op : llvm::reverse(ops))
+    op->erase();
   // Success leaves through all of the chain.
   if (release != returned)
     leave->setSuccessor(release, 0);
@@ -215,7 +208,7 @@ LogicalResult TableRowsLowering::run() {
 
 } // namespace
 
-LogicalResult stem::lowerTableRows(HostEntry &entry,
-                                   const LLVMTypeConverter &converter) {
-  return TableRowsLowering(entry, converter).run();
+LogicalResult stem::lowerTables(HostEntry &entry,
+                                const LLVMTypeConverter &converter) {
+  return TablesLowering(entry, converter).run();
 }

@@ -37,7 +37,8 @@ bool stem::isStructuredStemOp(Operation *op) {
 
 bool stem::isGraphStemOp(Operation *op) {
   return isa_and_present<StemDialect>(op->getDialect()) &&
-         !isStructuredStemOp(op) && !isa<FusedFFNOp>(op);
+         !isStructuredStemOp(op) &&
+         !isa<FusedFFNOp, PlanRowsOp, PrefetchOp, AwaitOp, ReleaseOp>(op);
 }
 
 bool stem::isElementwiseOrReshape(Operation *op) {

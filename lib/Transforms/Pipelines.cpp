@@ -88,13 +88,21 @@ void stem::buildTrainingPipeline(OpPassManager &manager,
   manager.addPass(createCSEPass());
 }
 
-void stem::buildSchedulePipeline(OpPassManager &manager) {
+void stem::buildSchedulePipeline(OpPassManager &manager,
+                                 const ScheduleOptions &options) {
   manager.addPass(createStemSpecializePass());
   manager.addPass(createStemResultsToArgumentsPass());
   manager.addNestedPass<func::FuncOp>(createStemFuseFFNPass());
   // After fusion and specialisation: both change who reads a weight.
   manager.addPass(createStemPackWeightsPass());
   manager.addPass(createStemBindParamsPass());
+  // Tables are arguments, and no pass of this phase changes who reads rows.
+  StemInsertPrefetchPassOptions prefetch;
+  prefetch.distance = options.distance;
+  prefetch.staging = options.staging;
+  prefetch.tokens = options.tokens;
+  manager.addPass(createStemInsertPrefetchPass(prefetch));
+  manager.addPass(createStemVerifyTablesPass());
   manager.addPass(createStemVerifySchedulePass());
 }
 
@@ -140,6 +148,8 @@ void stem::buildBufferPipeline(OpPassManager &manager) {
   manager.addPass(createStemOutlineParallelPass());
   manager.addPass(createCanonicalizerPass());
   manager.addPass(createCSEPass());
+  // Tensors have become buffers: reads happen where they stand.
+  manager.addPass(createStemVerifyTablesPass());
   manager.addPass(createStemVerifyBuffersPass());
 }
 
@@ -159,7 +169,7 @@ void stem::buildHostPipeline(OpPassManager &manager,
   if (last >= Phase::Graph)
     buildGraphPipeline(manager);
   if (last >= Phase::Schedule)
-    buildSchedulePipeline(manager);
+    buildSchedulePipeline(manager, options);
   if (last >= Phase::Structured)
     buildStructuredPipeline(manager, options);
   if (last >= Phase::Buffers)
@@ -180,9 +190,9 @@ void stem::registerStemPipelines() {
       "stem-training-pipeline",
       "From a loss in the graph phase to the step that gives its gradients",
       buildTrainingPipeline);
-  PassPipelineRegistration<>("stem-schedule-pipeline",
-                             "From the graph phase to the schedule phase",
-                             buildSchedulePipeline);
+  PassPipelineRegistration<PhasePipelineOptions<ScheduleOptions>>(
+      "stem-schedule-pipeline", "From the graph phase to the schedule phase",
+      buildSchedulePipeline);
   PassPipelineRegistration<PhasePipelineOptions<StructuredOptions>>(
       "stem-structured-pipeline",
       "From the schedule phase to linalg on tensors", buildStructuredPipeline);

@@ -155,9 +155,10 @@ RowKind RowKinds::ofDim(Value buffer, int64_t dim) const {
                                  : RowKind::Unknown;
       })
       // There is one index for each id.
-      .Case([&](TableRowsOp op) {
-        return buffer == op.getIndex() ? ofDim(op.getIds(), 0)
-                                       : RowKind::Unknown;
+      .Case([&](AwaitOp op) {
+        Value ids = op.getIds();
+        return ids && buffer == op.getIndex() ? ofDim(ids, 0)
+                                              : RowKind::Unknown;
       })
       .Default([](Operation *) { return RowKind::Unknown; });
 }

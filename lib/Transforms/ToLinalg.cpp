@@ -67,6 +67,8 @@ LogicalResult verifyLowerable(Operation *op) {
   if (isa<ParamLoadOp, TableLoadOp>(op))
     return op->emitOpError("is not bound to an argument; run "
                            "stem-bind-params first");
+  if (isa<TableRowsOp>(op))
+    return op->emitOpError("has no ticket; run stem-insert-prefetch first");
   if (isa<AttentionOp>(op))
     return op->emitOpError("reads and writes its cache in one; run "
                            "stem-split-attention first");
@@ -162,7 +164,7 @@ struct ToLinalgPass : public stem::impl::StemToLinalgPassBase<ToLinalgPass> {
     target.addIllegalDialect<StemDialect>();
     target.addLegalOp<PackedMatmulOp, PackedGatherOp, PackTokensOp,
                       TransposeTokensOp, PanelMatmulOp, KVAppendOp, KVPageOp,
-                      TableRowsOp>();
+                      PlanRowsOp, PrefetchOp, AwaitOp, ReleaseOp>();
 
     ToLinalgOptions options = {ffnBlock, vocabularyBlock};
     lowerKeptGates(getOperation(), options.ffnBlock);

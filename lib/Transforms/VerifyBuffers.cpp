@@ -38,9 +38,9 @@ bool isBufferOp(Operation *op) {
   if (llvm::any_of(op->getResultTypes(), llvm::IsaPred<TensorType>))
     return false;
   // B1
-  if (isa<ParamOp, TableOp, TableRowsOp, PackedMatmulOp, PackedGatherOp,
-          PackTokensOp, TransposeTokensOp, PanelMatmulOp, KVAppendOp, KVPageOp,
-          ParallelCallOp>(op))
+  if (isa<ParamOp, TableOp, PlanRowsOp, PrefetchOp, AwaitOp, ReleaseOp,
+          PackedMatmulOp, PackedGatherOp, PackTokensOp, TransposeTokensOp,
+          PanelMatmulOp, KVAppendOp, KVPageOp, ParallelCallOp>(op))
     return true;
   return isa_and_present<affine::AffineDialect, arith::ArithDialect,
                          func::FuncDialect, math::MathDialect,

@@ -28,8 +28,8 @@ bool isScheduleOp(Operation *op) {
   if (isa_and_present<func::FuncDialect, arith::ArithDialect,
                       math::MathDialect>(dialect))
     return true;
-  // Loads are bound to arguments by now.
-  if (isa<ParamLoadOp, TableLoadOp>(op) || isStructuredStemOp(op))
+  // Loads are bound to arguments by now, and lookups have tickets.
+  if (isa<ParamLoadOp, TableLoadOp, TableRowsOp>(op) || isStructuredStemOp(op))
     return false;
   return isa_and_present<StemDialect>(dialect) || isElementwiseOrReshape(op);
 }

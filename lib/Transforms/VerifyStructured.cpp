@@ -33,9 +33,9 @@ bool isStructuredOp(Operation *op) {
     return isa<arith::ConstantOp>(op) ||
            llvm::none_of(op->getResultTypes(), llvm::IsaPred<TensorType>);
   // T1
-  return isa<ParamOp, TableOp, TableRowsOp, PackedMatmulOp, PackedGatherOp,
-             PackTokensOp, TransposeTokensOp, PanelMatmulOp, KVAppendOp,
-             KVPageOp>(op) ||
+  return isa<ParamOp, TableOp, PlanRowsOp, PrefetchOp, AwaitOp, ReleaseOp,
+             PackedMatmulOp, PackedGatherOp, PackTokensOp, TransposeTokensOp,
+             PanelMatmulOp, KVAppendOp, KVPageOp>(op) ||
          isa_and_present<func::FuncDialect, linalg::LinalgDialect,
                          scf::SCFDialect, tensor::TensorDialect>(dialect);
 }

@@ -99,21 +99,35 @@ func.func private @stem_kv_page() {
 // -----
 
 stem.table @t = "t" : !stem.table<10x64xf32>
-func.func private @table_rows(%t: !stem.table<10x64xf32>, %ids: memref<?xi32>) {
-  // expected-error@+1 {{stands outside of an entry function, so that nothing could report its failure}}
-  %rows, %index = stem.table_rows %t, %ids : !stem.table<10x64xf32>, memref<?xi32> -> memref<?x64xf32>, memref<?xi32>
+func.func private @no_entry(%t: !stem.table<10x64xf32>, %ids: memref<?xi32>) {
+  // expected-error@+1 {{stands in 'no_entry', which is no entry, so that nothing could report its failure}}
+  %plan = stem.plan_rows %ids : memref<?xi32>
+  return
+}
+
+// -----
+
+func.func private @tensor(%t: !stem.table<10x64xf32>, %ids: tensor<?xi32>) attributes {stem.entry} {
+  // expected-error@+1 {{works on tensors: bufferize first}}
+  %plan = stem.plan_rows %ids : tensor<?xi32>
   return
 }
 
 // -----
 
 stem.table @t = "t" : !stem.table<10x64xf32>
-func.func private @nested(%t: !stem.table<10x64xf32> {stem.table = @t}, %ids: memref<?xi32>) attributes {stem.entry} {
-  %c = arith.constant true
-  scf.if %c {
-    // expected-error@+1 {{must stand at the top level of an entry and read one of its arguments}}
-    %rows, %index = stem.table_rows %t, %ids : !stem.table<10x64xf32>, memref<?xi32> -> memref<?x64xf32>, memref<?xi32>
-  }
+func.func private @rows(%t: !stem.table<10x64xf32> {stem.table = @t}, %ids: tensor<?xi32>) attributes {stem.entry} {
+  // expected-error@+1 {{cannot be lowered to the host: the structured phase should have replaced it}}
+  %rows, %index = stem.table_rows %t, %ids : !stem.table<10x64xf32>, tensor<?xi32> -> tensor<?x64xf32>, tensor<?xi32>
+  return
+}
+
+// -----
+
+stem.table @t = "t" : !stem.table<10x64xf32>
+func.func private @chosen(%t: !stem.table<10x64xf32> {stem.table = @t}, %u: !stem.table<10x64xf32> {stem.table = @t}, %ids: memref<?xi32>, %c: i1) attributes {stem.entry} {
+  // expected-error@+1 {{takes a table: only stem.prefetch does}}
+  %which = arith.select %c, %t, %u : !stem.table<10x64xf32>
   return
 }
 
@@ -360,7 +374,7 @@ func.func private @other(%t: !stem.table<10x64xf32>) {
   return
 }
 func.func @passes_table(%t: !stem.table<10x64xf32> {stem.table = @t}) attributes {stem.entry} {
-  // expected-error@+1 {{takes a table: only stem.table_rows in the entry itself does}}
+  // expected-error@+1 {{takes a table: only stem.prefetch does}}
   call @other(%t) : (!stem.table<10x64xf32>) -> ()
   return
 }

@@ -32,14 +32,15 @@
 // CHECK-NEXT: table 't1' key 'layers.1.table' 10 x 64 dtype 0
 
 // One plan for both tables; everything is given back, in the opposite order.
-// CHECK-NEXT: step: check 7; plan 3; prefetch 0; prefetch 1; await 100; await 101; release 101; release 100; release_plan 1; status 0
+// CHECK-NEXT: step: check 7; plan 3; prefetch 0; prefetch 1; await 100; release 100; await 101; release 101; release_plan 1; status 0
 // CHECK-NEXT: values right
+// What a failure leaves outstanding ends with the plan.
 // CHECK-NEXT: check 7: check 7; status 4
 // CHECK-NEXT: plan 3: check 7; plan 3; status 4
 // CHECK-NEXT: prefetch 0: check 7; plan 3; prefetch 0; release_plan 1; status 4
-// CHECK-NEXT: prefetch 1: check 7; plan 3; prefetch 0; prefetch 1; release 100; release_plan 1; status 4
-// CHECK-NEXT: await 100: check 7; plan 3; prefetch 0; prefetch 1; await 100; release 101; release 100; release_plan 1; status 4
-// CHECK-NEXT: await 101: check 7; plan 3; prefetch 0; prefetch 1; await 100; await 101; release 101; release 100; release_plan 1; status 4
+// CHECK-NEXT: prefetch 1: check 7; plan 3; prefetch 0; prefetch 1; release_plan 1; status 4
+// CHECK-NEXT: await 100: check 7; plan 3; prefetch 0; prefetch 1; await 100; release_plan 1; status 4
+// CHECK-NEXT: await 101: check 7; plan 3; prefetch 0; prefetch 1; await 100; release 100; await 101; release_plan 1; status 4
 
 stem.param @l0.w = "layers.0.w" : tensor<64x64xf32>
 stem.param @bias = "layers.0.bias" : tensor<64xf32>
@@ -91,10 +92,15 @@ func.func @decode(%ids: memref<?xi32> {stem.name = "ids", stem.rows = "tokens", 
   %t = memref.dim %ids, %c0 : memref<?xi32>
   %h = memref.alloc(%t) : memref<?x64xf32>
   memref.copy %x, %h : memref<?x64xf32> to memref<?x64xf32>
-  %rows, %index = stem.table_rows %t0, %ids : !stem.table<10x64xf32>, memref<?xi32> -> memref<?x64xf32>, memref<?xi32>
+  %plan = stem.plan_rows %ids : memref<?xi32>
+  %k0 = stem.prefetch %t0, %plan : !stem.table<10x64xf32> -> !stem.ticket<64xf32>
+  %k1 = stem.prefetch %t1, %plan : !stem.table<10x64xf32> -> !stem.ticket<64xf32>
+  %rows, %index = stem.await %k0 : !stem.ticket<64xf32> -> memref<?x64xf32>, memref<?xi32>
   call @layer(%h, %w, %rows, %index, %bias) : (memref<?x64xf32>, !stem.packed<64x64xf32>, memref<?x64xf32>, memref<?xi32>, memref<64xf32>) -> ()
-  %rows1, %index1 = stem.table_rows %t1, %ids : !stem.table<10x64xf32>, memref<?xi32> -> memref<?x64xf32>, memref<?xi32>
+  stem.release %k0 : !stem.ticket<64xf32>
+  %rows1, %index1 = stem.await %k1 : !stem.ticket<64xf32> -> memref<?x64xf32>, memref<?xi32>
   call @layer(%h, %w, %rows1, %index1, %bias) : (memref<?x64xf32>, !stem.packed<64x64xf32>, memref<?x64xf32>, memref<?xi32>, memref<64xf32>) -> ()
+  stem.release %k1 : !stem.ticket<64xf32>
   // The last rows are the outputs.
   %r = memref.dim %y, %c0 : memref<?x64xf32>
   %first = arith.subi %t, %r : index

@@ -7,7 +7,10 @@ func.func @structured(%x: tensor<64x32xf32>, %w: !stem.packed<32x64xf32>, %acc: 
   %zero = arith.constant 0.0 : f32
   %table = arith.constant dense<1.0> : tensor<4xf32>
   %e = math.exp %zero : f32
-  %rows, %index = stem.table_rows %t, %ids : !stem.table<10x16xf32>, tensor<?xi32> -> tensor<?x16xf32>, tensor<?xi32>
+  %plan = stem.plan_rows %ids : tensor<?xi32>
+  %ticket = stem.prefetch %t, %plan : !stem.table<10x16xf32> -> !stem.ticket<16xf32>
+  %rows, %index = stem.await %ticket : !stem.ticket<16xf32> -> tensor<?x16xf32>, tensor<?xi32>
+  stem.release %ticket : !stem.ticket<16xf32>
   %page = stem.kv_page %c[%l, %s, %l, %l] : !stem.packed<32x64xf32>
   %0 = linalg.fill ins(%zero : f32) outs(%acc : tensor<64x64xf32>) -> tensor<64x64xf32>
   %1 = scf.for %i = %l to %l step %l iter_args(%a = %0) -> tensor<64x64xf32> {

@@ -46,6 +46,9 @@ struct TrainedFunction {
 struct HostCompileOptions {
   HostTarget target;
   std::optional<TrainedFunction> trained;
+  /// How many tables ahead rows are asked for, see stem-insert-prefetch; none:
+  /// all at the start of a step.
+  std::optional<int64_t> prefetchDistance;
   /// Keeps compiled modules; empty: the default, see cacheDirectory().
   std::filesystem::path cacheDirectory;
   bool useCache = true;

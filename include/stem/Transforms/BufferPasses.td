@@ -114,8 +114,8 @@ def StemVerifyBuffersPass : Pass<"stem-verify-buffers", "::mlir::ModuleOp"> {
   let description = [{
     Ends the buffer phase. Reports every offending op, then fails.
     Constraints: B1 ops are those of functions, memref, scf, `affine`, `arith`,
-    `math` and `vector`, and of stem `param`, `table`, `table_rows`,
-    `packed_matmul`, `packed_gather`, `pack_tokens`, `transpose_tokens`,
+    `math` and `vector`, and of stem `param`, `table`, `plan_rows`,
+    `prefetch`, `await`, `release`, `packed_matmul`, `packed_gather`, `pack_tokens`, `transpose_tokens`,
     `panel_matmul`, `kv_append`, `kv_page` and `parallel_call`; B2 none
     allocates memory or frees it; B3 loops are sequential or outlined; B4 no op
     gives a tensor.

@@ -43,6 +43,24 @@ struct ImportOptions {
   mlir::detail::PassOptions::Option<int64_t> minElements;
 };
 
+struct ScheduleOptions {
+  explicit ScheduleOptions(mlir::detail::PassOptions &owner)
+      : distance(owner, "stem-distance",
+                 llvm::cl::desc("How many tables ahead rows are asked for, or "
+                                "auto, see stem-insert-prefetch"),
+                 llvm::cl::init("auto")),
+        staging(owner, "stem-staging",
+                llvm::cl::desc("Bytes for these rows; 0: any"),
+                llvm::cl::init(0)),
+        tokens(owner, "stem-tokens",
+               llvm::cl::desc("Different ids of a step, for the staging"),
+               llvm::cl::init(1)) {}
+
+  mlir::detail::PassOptions::Option<std::string> distance;
+  mlir::detail::PassOptions::Option<int64_t> staging;
+  mlir::detail::PassOptions::Option<int64_t> tokens;
+};
+
 struct StructuredOptions {
   explicit StructuredOptions(mlir::detail::PassOptions &owner)
       : ffnBlock(
@@ -86,10 +104,12 @@ struct PhasePipelineOptions
 
 struct HostPipelineOptions : mlir::PassPipelineOptions<HostPipelineOptions>,
                              ImportOptions,
+                             ScheduleOptions,
                              StructuredOptions,
                              TargetOptions {
   HostPipelineOptions()
       : ImportOptions(static_cast<mlir::detail::PassOptions &>(*this)),
+        ScheduleOptions(static_cast<mlir::detail::PassOptions &>(*this)),
         StructuredOptions(static_cast<mlir::detail::PassOptions &>(*this)),
         TargetOptions(static_cast<mlir::detail::PassOptions &>(*this)) {}
 };
@@ -134,7 +154,8 @@ void buildTrainingPipeline(mlir::OpPassManager &manager,
 void buildImportPipeline(mlir::OpPassManager &manager,
                          const ImportOptions &options);
 void buildGraphPipeline(mlir::OpPassManager &manager);
-void buildSchedulePipeline(mlir::OpPassManager &manager);
+void buildSchedulePipeline(mlir::OpPassManager &manager,
+                           const ScheduleOptions &options);
 void buildStructuredPipeline(mlir::OpPassManager &manager,
                              const StructuredOptions &options);
 void buildBufferPipeline(mlir::OpPassManager &manager);

@@ -136,12 +136,95 @@ def StemBindParamsPass : Pass<"stem-bind-params", "::mlir::ModuleOp"> {
   }];
 }
 
+def StemInsertPrefetchPass : Pass<"stem-insert-prefetch", "::mlir::ModuleOp"> {
+  let summary = "Ask for the rows of a step before they are needed";
+  let description = [{
+    Replaces each `stem.table_rows` of an entry by `stem.prefetch`, an
+    `stem.await` in front of the first op that reads the rows, and a
+    `stem.release` behind the last one. Lookups count in the order in which they
+    are first read. With a distance of `N` the rows of the first `N` tables are
+    asked for where the entry's first lookup stands, and those of any other one
+    where the table `N` before it is awaited; so rows of `N + 1` tables at most
+    are held where each is done with before the next is read. Lookups by the
+    same ids share a `stem.plan_rows`.
+
+    `auto` is as far ahead as `stem-staging` bytes hold the rows of
+    `stem-tokens` different ids, without that option all at the start. It is
+    never slower than a shorter distance: the same reads begin earlier, in the
+    same order, and only memory is spent. Analysis remarks of the category
+    `stem-insert-prefetch` say what was chosen for an entry and what it takes, a
+    missed one that staging was too small for all at the start.
+
+    ```mlir
+    // stem-insert-prefetch{stem-distance=1}
+    %r0, %i0 = stem.table_rows %t0, %ids : ...
+    %r1, %i1 = stem.table_rows %t1, %ids : ...
+    %1 = call @layer(%x, %r0, %i0)
+    %2 = call @layer(%1, %r1, %i1)
+    // becomes
+    %plan = stem.plan_rows %ids : tensor<?xi32>
+    %k0 = stem.prefetch %t0, %plan : ...
+    %k1 = stem.prefetch %t1, %plan : ...
+    %r0, %i0 = stem.await %k0 : ...
+    %1 = call @layer(%x, %r0, %i0)
+    stem.release %k0 : ...
+    %r1, %i1 = stem.await %k1 : ...
+    %2 = call @layer(%1, %r1, %i1)
+    stem.release %k1 : ...
+    ```
+
+    Runs after `stem-fuse-ffn`, which changes who reads rows, and after
+    `stem-bind-params`: tables are arguments, which are there from the start.
+    Lookups whose rows nothing reads are removed.
+
+    NOTE: lookups outside of an entry's top level are errors, and so are rows
+    that an entry returns. Less staging than the distance takes is refused.
+  }];
+  let options = [
+    Option<"distance", "stem-distance", "std::string", /*default=*/"\"auto\"",
+           "How many tables ahead rows are asked for, or auto.">,
+    Option<"staging", "stem-staging", "int64_t", /*default=*/"0",
+           "Bytes that rows may take from being asked for to being given back; "
+           "0: any.">,
+    Option<"tokens", "stem-tokens", "int64_t", /*default=*/"1",
+           "Different ids of a step, for the staging.">
+  ];
+}
+
+def StemVerifyTablesPass : Pass<"stem-verify-tables", "::mlir::ModuleOp"> {
+  let summary = "Check that every ticket is awaited and released";
+  let description = [{
+    Proves that no step reads rows before they are there or after they were
+    given back, and that it gives all of them back. Reports every offending op,
+    then fails. Constraints: V1 no `stem.table_rows` is left; V2 `stem.plan_rows`,
+    `stem.prefetch`, `stem.await` and `stem.release` stand at the top level of
+    an entry of one block, so that every path takes all of them; V3 tables and
+    plans go to `stem.prefetch` alone, tickets to `stem.await` and
+    `stem.release`, and plans and tickets come from the entry's own ops; V4
+    every ticket is awaited; V5 it is released, once; V6 behind that neither it
+    is awaited nor its rows or index are read, through views of their memory and
+    functions that return them either.
+
+    ```mlir
+    %r, %i = stem.await %k : ...
+    stem.release %k : ...
+    %y = call @layer(%x, %r, %i) : ...
+    // error: 'func.call' op may read rows, or their index, that were given back
+    ```
+
+    Runs at the end of the schedule phase, and on buffers at the end of their
+    phase. NOTE: on tensors the result of an op of another dialect counts as a
+    view of its operands, but for that of an `scf.forall`.
+  }];
+}
+
 def StemVerifySchedulePass : Pass<"stem-verify-schedule", "::mlir::ModuleOp"> {
   let summary = "Check that a module is ready for the structured phase";
   let description = [{
     Ends the schedule phase. Reports every offending op, then fails.
     Constraints: S1 functions hold what the graph phase allows and
-    `stem.fused_ffn`, but load no parameter or table; S2 every function has
+    `stem.fused_ffn`, but load no parameter or table and look none up without a
+    ticket; S2 every function has
     `stem.tile` and a body.
 
     The host compiles entries: a module for it has at least one function with

@@ -213,8 +213,8 @@ def StemVerifyStructuredPass : Pass<"stem-verify-structured", "::mlir::ModuleOp"
   let description = [{
     Ends the structured phase. Reports every offending op, then fails.
     Constraints: T1 ops are those of functions, linalg, tensor and scf, `arith`
-    and `math`, and of stem `param`, `table`, `table_rows`, `packed_matmul`,
-    `packed_gather`, `pack_tokens`, `transpose_tokens`, `panel_matmul`,
+    and `math`, and of stem `param`, `table`, `plan_rows`, `prefetch`, `await`,
+    `release`, `packed_matmul`, `packed_gather`, `pack_tokens`, `transpose_tokens`, `panel_matmul`,
     `kv_append` and `kv_page`; T2 `arith` and `math` give scalars, or are
     constants. Bodies of linalg ops are not looked into.
 

@@ -44,9 +44,9 @@ def StemLowerToHostPass : Pass<"stem-lower-to-host", "::mlir::ModuleOp"> {
     table's number is the position of its symbol among the tables of the
     module.
 
-    `stem.table_rows` becomes one plan for each vector of ids, a prefetch of
-    all tables that it serves where the first is read, and an await where each
-    is. Whatever was taken is given back on every way out.
+    `stem.plan_rows`, `stem.prefetch`, `stem.await` and `stem.release` are a
+    call each, after the checks of `stem-verify-tables`. A plan is given back on
+    every way out, and with it the tickets that a failure left.
 
     `stem.parallel_call` stores its captures on the stack and hands them to
     `stem_parallel_for`. `!stem.packed` is the address of the panels, so a page
@@ -59,8 +59,7 @@ def StemLowerToHostPass : Pass<"stem-lower-to-host", "::mlir::ModuleOp"> {
     `stem-expand-math`.
 
     NOTE: ops that would become calls into the C library (most of `math`) or an
-    allocation are errors, and so are copies of strided buffers. The ids of
-    `stem.table_rows` must not change between two reads.
+    allocation are errors, and so are copies of strided buffers.
   }];
   let options = [
     Option<"isa", "stem-isa", "int32_t", /*default=*/"0",

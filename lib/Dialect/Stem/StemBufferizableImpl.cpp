@@ -107,8 +107,21 @@ struct ReadingModel : BufferizableOpInterface::ExternalModel<Model, OpT> {
 
 struct KVAppendModel : ReadingModel<KVAppendModel, KVAppendOp> {};
 
+struct PlanRowsModel : ReadingModel<PlanRowsModel, PlanRowsOp> {
+  LogicalResult bufferize(Operation *op, RewriterBase &rewriter,
+                          const BufferizationOptions &options,
+                          BufferizationState &state) const {
+    auto onBuffers =
+        cloneOnBuffers(op, op->getResultTypes(), rewriter, options, state);
+    if (failed(onBuffers))
+      return failure();
+    rewriter.replaceOp(op, (*onBuffers)->getResults());
+    return success();
+  }
+};
+
 /// The rows belong to the table store: read-only.
-struct TableRowsModel : ReadingModel<TableRowsModel, TableRowsOp> {
+struct AwaitModel : ReadingModel<AwaitModel, AwaitOp> {
   bool isWritable(Operation *, Value, const AnalysisState &) const {
     return false;
   }
@@ -125,6 +138,7 @@ void stem::registerBufferizableModels(DialectRegistry &registry) {
         *context);
     PanelMatmulOp::attachInterface<DestinationModel<PanelMatmulOp>>(*context);
     KVAppendOp::attachInterface<KVAppendModel>(*context);
-    TableRowsOp::attachInterface<TableRowsModel>(*context);
+    PlanRowsOp::attachInterface<PlanRowsModel>(*context);
+    AwaitOp::attachInterface<AwaitModel>(*context);
   });
 }

@@ -356,6 +356,45 @@ LogicalResult TableRowsOp::verify() {
                     dim(getIds(), 0), "the number of ids");
 }
 
+LogicalResult PrefetchOp::verify() {
+  TableType table = getTable().getType();
+  TicketType ticket = getTicket().getType();
+  // C1
+  if (ticket.getColumns() == table.getColumns() &&
+      ticket.getElementType() == table.getElementType())
+    return success();
+  return emitOpError() << "the ticket must have the columns and the element "
+                          "type of the table, "
+                       << table.getColumns() << " x " << table.getElementType()
+                       << ", got " << ticket.getColumns() << " x "
+                       << ticket.getElementType();
+}
+
+LogicalResult AwaitOp::verify() {
+  TicketType ticket = getTicket().getType();
+  auto rows = cast<ShapedType>(getRows().getType());
+  // C1
+  if (failed(expectSize(*this, "columns of rows", rows.getDimSize(1),
+                        ticket.getColumns(), "the columns of the ticket")))
+    return failure();
+  if (rows.getElementType() == ticket.getElementType())
+    return success();
+  return emitOpError() << "rows must have the element type of the ticket, "
+                       << ticket.getElementType() << ", got "
+                       << rows.getElementType();
+}
+
+PrefetchOp AwaitOp::getPrefetch() {
+  return getTicket().getDefiningOp<PrefetchOp>();
+}
+
+Value AwaitOp::getIds() {
+  PrefetchOp prefetch = getPrefetch();
+  auto plan =
+      prefetch ? prefetch.getPlan().getDefiningOp<PlanRowsOp>() : PlanRowsOp();
+  return plan ? plan.getIds() : Value();
+}
+
 LogicalResult LookupOp::verify() {
   // C1
   if (failed(expectSize(*this, "rows of the result", dim(getResult(), 0),

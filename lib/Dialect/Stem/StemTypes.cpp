@@ -94,7 +94,8 @@ LogicalResult PackedType::verify(function_ref<InFlightDiagnostic()> emitError,
   return success();
 }
 
-Type RowGradientType::parse(AsmParser &parser) {
+/// Parses `<A x type>`.
+template <typename T> static Type parseColumns(AsmParser &parser) {
   SMLoc loc = parser.getCurrentLocation();
   SmallVector<int64_t> sizes;
   Type element;
@@ -107,12 +108,18 @@ Type RowGradientType::parse(AsmParser &parser) {
         << sizes.size() << " sizes";
     return {};
   }
-  return parser.getChecked<RowGradientType>(loc, parser.getContext(), sizes[0],
-                                            element);
+  return parser.getChecked<T>(loc, parser.getContext(), sizes[0], element);
 }
 
+template <typename T> static void printColumns(T type, AsmPrinter &printer) {
+  printer << '<' << type.getColumns() << 'x' << type.getElementType() << '>';
+}
+
+Type RowGradientType::parse(AsmParser &parser) {
+  return parseColumns<RowGradientType>(parser);
+}
 void RowGradientType::print(AsmPrinter &printer) const {
-  printer << '<' << getColumns() << 'x' << getElementType() << '>';
+  printColumns(*this, printer);
 }
 
 LogicalResult
@@ -125,6 +132,27 @@ RowGradientType::verify(function_ref<InFlightDiagnostic()> emitError,
   // C2
   if (!element.isF32() && !element.isF64())
     return emitError() << "element type of a row gradient must be f32 or f64, "
+                          "got "
+                       << element;
+  return success();
+}
+
+Type TicketType::parse(AsmParser &parser) {
+  return parseColumns<TicketType>(parser);
+}
+void TicketType::print(AsmPrinter &printer) const {
+  printColumns(*this, printer);
+}
+
+LogicalResult TicketType::verify(function_ref<InFlightDiagnostic()> emitError,
+                                 int64_t columns, Type element) {
+  // C1
+  if (columns <= 0)
+    return emitError() << "columns of a ticket must be positive, got "
+                       << columns;
+  // C2
+  if (!element.isF32() && !element.isBF16() && !element.isF16())
+    return emitError() << "element type of a ticket must be f32, bf16 or f16, "
                           "got "
                        << element;
   return success();

@@ -26,6 +26,53 @@ func.func @table_rows_c2(%t: !stem.table<32x16xbf16>, %ids: tensor<3xi32>) {
 
 // -----
 
+func.func @prefetch_c1(%t: !stem.table<32x16xbf16>, %p: !stem.row_plan) {
+  // expected-error @+1 {{'stem.prefetch' op the ticket must have the columns and the element type of the table, 16 x 'bf16', got 8 x 'bf16'}}
+  %k = stem.prefetch %t, %p : !stem.table<32x16xbf16> -> !stem.ticket<8xbf16>
+  return
+}
+
+// -----
+
+func.func @prefetch_c1_element(%t: !stem.table<32x16xbf16>, %p: !stem.row_plan) {
+  // expected-error @+1 {{the table, 16 x 'bf16', got 16 x 'f16'}}
+  %k = stem.prefetch %t, %p : !stem.table<32x16xbf16> -> !stem.ticket<16xf16>
+  return
+}
+
+// -----
+
+func.func @await_c1(%k: !stem.ticket<16xbf16>) {
+  // expected-error @+1 {{'stem.await' op columns of rows must be the columns of the ticket, which is 16, got 8}}
+  %rows, %index = stem.await %k : !stem.ticket<16xbf16> -> tensor<?x8xbf16>, tensor<?xi32>
+  return
+}
+
+// -----
+
+func.func @await_c1_element(%k: !stem.ticket<16xbf16>) {
+  // expected-error @+1 {{'stem.await' op rows must have the element type of the ticket, 'bf16', got 'f32'}}
+  %rows, %index = stem.await %k : !stem.ticket<16xbf16> -> memref<?x16xf32>, memref<?xi32>
+  return
+}
+
+// -----
+
+// expected-error @+1 {{columns of a ticket must be positive, got 0}}
+func.func private @ticket_type_c1(!stem.ticket<0xf32>)
+
+// -----
+
+// expected-error @+1 {{element type of a ticket must be f32, bf16 or f16, got 'f64'}}
+func.func private @ticket_type_c2(!stem.ticket<4xf64>)
+
+// -----
+
+// expected-error @+1 {{expected one size and an element type, got 2 sizes}}
+func.func private @ticket_type_sizes(!stem.ticket<4x4xf32>)
+
+// -----
+
 func.func @lookup_c1(%r: tensor<32x16xf32>, %i: tensor<3xi32>) {
   // expected-error @+1 {{'stem.lookup' op rows of the result must be the length of index, which is 3, got 4}}
   %0 = stem.lookup %r, %i : tensor<32x16xf32>, tensor<3xi32> -> tensor<4x16xf32>

@@ -101,6 +101,31 @@ func.func @table_ffn(%x: tensor<?x8xf32>, %ids: tensor<?xi32>, %t: !stem.table<3
   return %0, %1 : tensor<?x8xf32>, tensor<?x8xf32>
 }
 
+// CHECK-LABEL: func.func @tickets
+func.func @tickets(%ids: tensor<?xi32>, %idsm: memref<?xi32>, %t: !stem.table<32x16xbf16>) {
+  // CHECK: %[[P:.*]] = stem.plan_rows %{{.*}} : tensor<?xi32>
+  %p = stem.plan_rows %ids : tensor<?xi32>
+  // CHECK: %[[K:.*]] = stem.prefetch %{{.*}}, %[[P]] : !stem.table<32x16xbf16> -> !stem.ticket<16xbf16>
+  %k = stem.prefetch %t, %p : !stem.table<32x16xbf16> -> !stem.ticket<16xbf16>
+  // CHECK: stem.await %[[K]] : !stem.ticket<16xbf16> -> tensor<?x16xbf16>, tensor<?xi32>
+  %rows, %index = stem.await %k : !stem.ticket<16xbf16> -> tensor<?x16xbf16>, tensor<?xi32>
+  // CHECK: stem.release %[[K]] : !stem.ticket<16xbf16>
+  stem.release %k : !stem.ticket<16xbf16>
+  // CHECK: stem.plan_rows %{{.*}} : memref<?xi32>
+  %pm = stem.plan_rows %idsm : memref<?xi32>
+  %km = stem.prefetch %t, %pm : !stem.table<32x16xbf16> -> !stem.ticket<16xbf16>
+  // CHECK: stem.await %{{.*}} : !stem.ticket<16xbf16> -> memref<?x16xbf16>, memref<?xi32>
+  %rowsm, %indexm = stem.await %km : !stem.ticket<16xbf16> -> memref<?x16xbf16>, memref<?xi32>
+  stem.release %km : !stem.ticket<16xbf16>
+  return
+}
+
+// CHECK-LABEL: func.func @plan_argument
+// CHECK-SAME: !stem.row_plan
+func.func @plan_argument(%p: !stem.row_plan) {
+  return
+}
+
 // CHECK-LABEL: func.func @hybrids
 func.func @hybrids(%up: tensor<?x16xf32>, %x: tensor<?x8xf32>, %a: tensor<16x2xf32>, %b: tensor<2x8xf32>, %w: tensor<16x8xf32>, %ids: tensor<?xi32>, %selected: tensor<3xi32>, %bias: tensor<16xf32>) -> tensor<?x16xf32> {
   // CHECK: stem.mix %{{.*}}, %{{.*}} a %{{.*}} b %{{.*}} : (tensor<?x16xf32>, tensor<?x8xf32>, tensor<16x2xf32>, tensor<2x8xf32>) -> tensor<?x16xf32>

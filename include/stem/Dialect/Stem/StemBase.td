@@ -136,8 +136,8 @@ def Stem_TableType : Stem_Type<"Table", "table"> {
   let summary = "A per-layer table of V rows with F columns";
   let description = [{
     `!stem.table<V x F x T>` is a handle to rows that may live anywhere: the
-    placement is not part of the type, and no op but `stem.table_rows` reads
-    one. Constraints: C1 `V` and `F` are positive; C2 the element type is
+    placement is not part of the type, and no op but `stem.table_rows`, later
+    `stem.prefetch`, reads one. Constraints: C1 `V` and `F` are positive; C2 the element type is
     `f32`, `bf16` or `f16`.
   }];
   let parameters = (ins "int64_t":$rows, "int64_t":$columns,
@@ -170,6 +170,25 @@ def Stem_RowGradientType : Stem_Type<"RowGradient", "row_gradient"> {
     `!stem.row_gradient<F x T>`: any number of pairs, each a number and `F`
     elements; the gradient of a row is the sum of its pairs. Constraints: C1
     `F` is positive; C2 the element type is `f32` or `f64`.
+  }];
+  let parameters = (ins "int64_t":$columns, "::mlir::Type":$elementType);
+  let hasCustomAssemblyFormat = 1;
+  let genVerifyDecl = 1;
+}
+
+def Stem_RowPlanType : Stem_Type<"RowPlan", "row_plan"> {
+  let summary = "A handle to the different ids of a step";
+  let description = [{
+    Owned by the table store until the entry returns.
+  }];
+}
+
+def Stem_TicketType : Stem_Type<"Ticket", "ticket"> {
+  let summary = "A handle to rows of a table that are on their way";
+  let description = [{
+    `!stem.ticket<F x T>`: rows of `F` elements, owned by the table store until
+    the ticket is released. Constraints: C1 `F` is positive; C2 the element type
+    is `f32`, `bf16` or `f16`.
   }];
   let parameters = (ins "int64_t":$columns, "::mlir::Type":$elementType);
   let hasCustomAssemblyFormat = 1;

@@ -15,7 +15,9 @@ def Stem_TableRowsOp : Stem_Op<"table_rows", [
     Gives a matrix of rows and, for each token, the index of its row in that
     matrix: `table[ids[t]] = rows[index[t]]`. A resident table gives itself
     and the ids; a staged one the staging buffer and the inverse map. It is
-    the only op that reads a table, and it stands in an entry function.
+    the only op of the graph phase that reads a table, and it stands in an entry
+    function. `stem-insert-prefetch` puts `stem.prefetch` and `stem.await` in
+    its place.
 
     Constraints: C1 `rows` has the columns and element type of the table; C2
     `index` has as many elements as `ids`.
@@ -24,15 +26,105 @@ def Stem_TableRowsOp : Stem_Op<"table_rows", [
     %rows, %index = stem.table_rows %table, %ids : !stem.table<49152x1536xbf16>, tensor<?xi32> -> tensor<?x1536xbf16>, tensor<?xi32>
     ```
   }];
-  let arguments = (ins Stem_TableType:$table,
-                       AnyTypeOf<[Stem_IdVector, MemRefRankOf<[I32], [1]>]>:$ids);
-  let results = (outs AnyTypeOf<[Stem_FloatMatrix, MemRefRankOf<[F32, BF16, F16], [2]>]>:$rows,
-                      AnyTypeOf<[Stem_IdVector, MemRefRankOf<[I32], [1]>]>:$index);
+  let arguments = (ins Stem_TableType:$table, Stem_IdVector:$ids);
+  let results = (outs Stem_FloatMatrix:$rows, Stem_IdVector:$index);
   let assemblyFormat = [{
     $table `,` $ids attr-dict `:` qualified(type($table)) `,` type($ids) `->`
     type($rows) `,` type($index)
   }];
   let hasVerifier = 1;
+}
+
+// Rows and ids of the table store, on tensors and on buffers.
+def Stem_StoredRows : AnyTypeOf<[
+  2DTensorOf<[F32, BF16, F16]>, MemRefRankOf<[F32, BF16, F16], [2]>]>;
+def Stem_StoredIds : AnyTypeOf<[1DTensorOf<[I32]>, MemRefRankOf<[I32], [1]>]>;
+
+// What a step does with the store happens in the order in which it stands.
+class Stem_StoreOp<string opMnemonic>
+    : Stem_Op<opMnemonic, [MemoryEffects<[MemRead, MemWrite]>]>;
+
+def Stem_PlanRowsOp : Stem_StoreOp<"plan_rows"> {
+  let summary = "Finds out which rows the ids of a step need";
+  let description = [{
+    Deduplicates the ids: the plan holds the different ones, and for each token
+    the place of its own among them. It serves all tables that are looked up by
+    these ids, which must not change while it does, and lasts until the entry
+    returns.
+
+    ```mlir
+    %plan = stem.plan_rows %ids : tensor<?xi32>
+    ```
+  }];
+  let arguments = (ins Stem_StoredIds:$ids);
+  let results = (outs Stem_RowPlanType:$plan);
+  let assemblyFormat = "$ids attr-dict `:` type($ids)";
+}
+
+def Stem_PrefetchOp : Stem_StoreOp<"prefetch"> {
+  let summary = "Starts to read the rows of a plan";
+  let description = [{
+    Asks for the plan's rows of one table and waits for nothing. Unless the
+    table is resident, the rows have their place in the staging memory from here
+    until `stem.release` ends the ticket. `stem-verify-tables` says what becomes
+    of every ticket.
+
+    Constraints: C1 the ticket has the columns and the element type of the
+    table.
+
+    ```mlir
+    %ticket = stem.prefetch %table, %plan : !stem.table<49152x1536xbf16> -> !stem.ticket<1536xbf16>
+    ```
+  }];
+  let arguments = (ins Stem_TableType:$table, Stem_RowPlanType:$plan);
+  let results = (outs Stem_TicketType:$ticket);
+  let assemblyFormat = [{
+    $table `,` $plan attr-dict `:` qualified(type($table)) `->`
+    qualified(type($ticket))
+  }];
+  let hasVerifier = 1;
+}
+
+def Stem_AwaitOp : Stem_StoreOp<"await"> {
+  let summary = "Waits for the rows of a ticket";
+  let description = [{
+    Gives a matrix of rows and, for each token, the index of its row in that
+    matrix, as `stem.table_rows` does. Both are the store's: they are read-only
+    and hold until the ticket is released.
+
+    Constraints: C1 `rows` has the columns and element type of the ticket.
+
+    ```mlir
+    %rows, %index = stem.await %ticket : !stem.ticket<1536xbf16> -> tensor<?x1536xbf16>, tensor<?xi32>
+    ```
+  }];
+  let arguments = (ins Stem_TicketType:$ticket);
+  let results = (outs Stem_StoredRows:$rows, Stem_StoredIds:$index);
+  let assemblyFormat = [{
+    $ticket attr-dict `:` qualified(type($ticket)) `->` type($rows) `,`
+    type($index)
+  }];
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    /// The op that the ticket is of, and the ids that were planned; null where
+    /// they come from elsewhere, as through an argument.
+    PrefetchOp getPrefetch();
+    ::mlir::Value getIds();
+  }];
+}
+
+def Stem_ReleaseOp : Stem_StoreOp<"release"> {
+  let summary = "Ends a ticket";
+  let description = [{
+    Gives back the staging memory of the ticket's rows. Nothing reads them, nor
+    their index, afterwards.
+
+    ```mlir
+    stem.release %ticket : !stem.ticket<1536xbf16>
+    ```
+  }];
+  let arguments = (ins Stem_TicketType:$ticket);
+  let assemblyFormat = "$ticket attr-dict `:` qualified(type($ticket))";
 }
 
 def Stem_LookupOp : Stem_PureTokenwiseOp<"lookup", [Stem_Differentiable]> {
