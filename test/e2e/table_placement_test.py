@@ -10,12 +10,13 @@ import unittest
 from e2e import GOLDEN, ModelTest, Tensor, stem_json, stem_run, write_tensors
 
 PLACES = ("resident", "file")
+DISTANCES = ("0", "1", "2", "auto")
 
 
 class TablePlacementTest(ModelTest):
-    def stem(self, name="stem", *options):
+    def stem(self, name="stem", *options, layers="1,4"):
         model = self.path(name)
-        stem_run("convert", self.small, model, "--layers=1,4",
+        stem_run("convert", self.small, model, f"--layers={layers}",
                  "--init=embedding", *options)
         return model
 
@@ -65,6 +66,59 @@ class TablePlacementTest(ModelTest):
             with self.subTest(rows=row_type, dtype=dtype):
                 self.check_same(model, f"--dtype={dtype}")
 
+    def test_distances(self):
+        model = self.stem("four", layers="1,2,4,5")
+        resident, kept = self.logits(model, "resident")
+        self.assertIsNone(kept["prefetch_distance"])
+        whole = None
+        for distance in reversed(DISTANCES):
+            for rows in ("0", "7"):
+                read, staged = self.logits(
+                    model, "file", f"--cache-rows={rows}",
+                    f"--prefetch-distance={distance}")
+                with self.subTest(distance=distance, rows=rows):
+                    self.assertEqual(resident, read)
+                    staging = staged["plan"]["staging"]
+                    whole = whole or staging
+                    ahead = 4 if distance == "auto" else int(distance)
+                    self.assertEqual(staged["prefetch_distance"], ahead)
+                    self.assertEqual(staging, whole * min(ahead + 1, 4) // 4)
+        self.assertEqual(self.logits(model, "file",
+                                     "--prefetch-distance=99")[1]
+                         ["prefetch_distance"], 4)
+
+    def test_distances_of_text(self):
+        model = self.stem("four", layers="1,2,4,5")
+        options = ["generate", model, "--prompt=the", "--prompt=and so",
+                   "--temperature=1", "--seed=3", "-n", "20"]
+        wanted = stem_json(*options)["sequences"]
+        for distance in DISTANCES:
+            for rows in ("0", "7"):
+                seen = stem_json(*options, "--tables=file",
+                                 f"--cache-rows={rows}",
+                                 f"--prefetch-distance={distance}")
+                self.assertEqual([s["ids"] for s in seen["sequences"]],
+                                 [s["ids"] for s in wanted], distance)
+        plan = stem_run(*options, "--tables=file",
+                        "--prefetch-distance=0").stderr
+        self.assertIn(", for 1 table at a time, ", plan)
+
+    def test_schedule(self):
+        model, dump = self.stem("four", layers="1,2,4,5"), self.path("ir")
+        for distance, ahead in (("0", 1), ("2", 3), ("auto", 4)):
+            stem_run("generate", model, "--prompt=the", "-n", "1",
+                     "--tables=file", f"--prefetch-distance={distance}",
+                     f"--dump-ir={dump}")
+            for phase in ("02-schedule", "04-buffers"):
+                with open(os.path.join(dump, f"{phase}.mlir")) as file:
+                    text = file.read()
+                held, most = 0, 0
+                for line in text.splitlines():
+                    held += "stem.prefetch " in line
+                    held -= "stem.release " in line
+                    most = max(most, held)
+                self.assertEqual((held, most), (0, ahead), phase)
+
     def test_golden(self):
         self.check_same(os.path.join(GOLDEN, "stem_llama"))
 
@@ -94,10 +148,12 @@ class TablePlacementTest(ModelTest):
     def test_bench(self):
         result = stem_json("bench", self.small, self.stem(), "--tables=file",
                            "--prompt-tokens=40", "--decode-tokens=4",
-                           "--repeat=6")
+                           "--repeat=6", "--prefetch-distance=1")
         dense, stem = (model["engine"] for model in result["models"])
         self.assertEqual(dense["lookups"]["bytes_in_files"], 0)
         self.assertGreater(stem["lookups"]["bytes_read"], 0)
+        self.assertIsNone(dense["prefetch_distance"])
+        self.assertEqual(stem["prefetch_distance"], 1)
 
     def test_rows_are_kept(self):
         model = self.stem()
@@ -152,6 +208,19 @@ class TablePlacementTest(ModelTest):
                               status=2)
         self.assert_fails(["--cache-rows", "--tables"], "generate", model,
                           "--prompt=the", "--cache-rows=5", status=2)
+        for distance in ("-1", "1.5", "far", "nan"):
+            self.assert_fails([f"--prefetch-distance={distance}: wanted auto"],
+                              "generate", model, "--prompt=the",
+                              "--tables=file",
+                              f"--prefetch-distance={distance}", status=2)
+        for distance in ("1", "auto"):
+            self.assert_fails([f"--prefetch-distance={distance} with "
+                               "--tables=resident", "leave it out"],
+                              "generate", model, "--prompt=the",
+                              "--tables=resident",
+                              f"--prefetch-distance={distance}", status=2)
+        self.assert_fails(["--prefetch-distance", "--tables"], "bench", model,
+                          "--prefetch-distance=1", status=2)
         self.assert_fails(["--train", "--tables"], "bench", model, "--train",
                           "--tables=file", status=2)
 

@@ -215,7 +215,34 @@ CLI::Option *stem::addTablePlacementOptions(CLI::App &command,
                   "number or a share of the vocabulary (default: 5%)")
       ->needs(tables)
       ->type_name("N|P%");
+  command
+      .add_option("--prefetch-distance", arguments.prefetchDistance,
+                  "With --tables=file: how many tables ahead rows are asked "
+                  "for, or auto (default), all at the start of a step")
+      ->needs(tables)
+      ->type_name("N|auto");
   return tables;
+}
+
+static void parsePrefetchDistance(const CompileArguments &arguments,
+                                  EngineOptions &options) {
+  const std::string &text = arguments.prefetchDistance;
+  if (text.empty())
+    return;
+  const std::optional<double> value = readFinite(text);
+  const bool isNumber = value && *value >= 0 && *value <= INT32_MAX &&
+                        *value == std::floor(*value);
+  if (!isNumber && text != "auto")
+    throw UsageError(fmt::format("--prefetch-distance={}: wanted auto, or a "
+                                 "number of tables, 0 or more",
+                                 text));
+  if (options.tables != TablePlacement::File)
+    throw UsageError(fmt::format(
+        "--prefetch-distance={} with --tables=resident: rows in memory are not "
+        "asked for ahead; leave it out, or choose --tables=file",
+        text));
+  if (isNumber)
+    options.prefetchDistance = static_cast<int64_t>(*value);
 }
 
 static void parseCacheRows(const std::string &text, EngineOptions &options) {
@@ -259,6 +286,7 @@ EngineOptions stem::engineOptions(const CompileArguments &arguments) {
   options.tables = arguments.tables == "file" ? TablePlacement::File
                                               : TablePlacement::Resident;
   parseCacheRows(arguments.cacheRows, options);
+  parsePrefetchDistance(arguments, options);
   options.onPlan = [](const std::string &plan) { printStderr("{}\n", plan); };
   return options;
 }

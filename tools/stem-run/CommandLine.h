@@ -69,9 +69,11 @@ struct CompileArguments {
   bool noCompileCache = false;
   std::string tables = "resident";
   std::string cacheRows = "5%";
+  std::string prefetchDistance; ///< empty: not given
 };
 
-/// --tables, where tables lie, and --cache-rows. Gives the first.
+/// --tables, where tables lie, --cache-rows and --prefetch-distance. Gives the
+/// first.
 CLI::Option *addTablePlacementOptions(CLI::App &command,
                                       CompileArguments &arguments);
 

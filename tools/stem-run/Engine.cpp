@@ -120,10 +120,12 @@ std::string describePlan(const MemoryPlan &plan) {
   std::string tables = bytes(plan.tables);
   if (plan.tablesInFiles > 0)
     tables = fmt::format(
-        "in files ({}), {}their rows of a step {} and of {} hot ids {}",
+        "in files ({}), {}their rows of a step {}, for {} table{} at a time, "
+        "and of {} hot ids {}",
         bytes(plan.tablesInFiles),
         plan.tables > 0 ? fmt::format("their scales {}, ", tables) : "",
-        bytes(plan.staging), plan.keptIds, bytes(plan.kept));
+        bytes(plan.staging), plan.stagedTables,
+        plan.stagedTables == 1 ? "" : "s", plan.keptIds, bytes(plan.kept));
   else if (plan.staging > 0)
     tables += fmt::format(", their rows of a step {}", bytes(plan.staging));
   return fmt::format("memory: weights {}, tables {}, key-value cache up to {}, "
@@ -146,6 +148,7 @@ struct Engine::Impl : EntryRunner {
 
   void compileModel(const Checkpoint &checkpoint);
   void plan(const Checkpoint &checkpoint);
+  void planTables();
   int64_t keptIds() const;
   void allocate(const Checkpoint &checkpoint);
   int64_t vocabSize() const { return static_cast<int64_t>(config.vocabSize); }
@@ -219,6 +222,25 @@ int64_t Engine::Impl::keptIds() const {
   return std::min(vocabSize(), sumOfBytes({options.cacheIds, share}));
 }
 
+/// What tables take in memory whose rows are staged, or that lie in files.
+void Engine::Impl::planTables() {
+  MemoryPlan &plan = report.plan;
+  plan.tablesInFiles = weights->tableBytesInFiles();
+  const int64_t count = weights->stagedTables();
+  if (count == 0)
+    return;
+  const int64_t distance =
+      std::min(options.prefetchDistance.value_or(count), count);
+  report.prefetchDistance = distance;
+  // One in use, and those that are asked for meanwhile.
+  plan.stagedTables = std::min(distance + 1, count);
+  plan.staging = weights->stagingBytes(
+      std::max(options.maxStepTokens, options.maxSequences), plan.stagedTables);
+  if (options.tables == TablePlacement::File)
+    plan.keptIds = keptIds();
+  plan.kept = weights->keptBytes(plan.keptIds);
+}
+
 void Engine::Impl::plan(const Checkpoint &checkpoint) {
   // As many places as all sequences can fill.
   int64_t places = 0;
@@ -233,12 +255,7 @@ void Engine::Impl::plan(const Checkpoint &checkpoint) {
       options.tables, std::filesystem::path(), &checkpoint.tensors());
   report.plan.weights = weights->parameterBytes();
   report.plan.tables = weights->tableBytes();
-  report.plan.tablesInFiles = weights->tableBytesInFiles();
-  report.plan.staging = weights->stagingBytes(
-      std::max(options.maxStepTokens, options.maxSequences));
-  if (options.tables == TablePlacement::File)
-    report.plan.keptIds = keptIds();
-  report.plan.kept = weights->keptBytes(report.plan.keptIds);
+  planTables();
   report.plan.arena =
       std::max({arenaBytes(*prefill, options.maxStepTokens, 1, report.threads),
                 arenaBytes(*score, options.maxStepTokens, 0, report.threads),

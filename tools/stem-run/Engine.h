@@ -45,6 +45,9 @@ struct EngineOptions {
   int64_t maxSequences = 1;
   int64_t maxStepTokens = kStepTokens; ///< longest prefill or score step
   TablePlacement tables = TablePlacement::Resident;
+  /// How many tables ahead their rows are asked for; none: all at the start of
+  /// a step.
+  std::optional<int64_t> prefetchDistance;
   /// Ids whose rows are kept of tables in files: so many, and this share of the
   /// vocabulary.
   int64_t cacheIds = 0;
@@ -73,6 +76,7 @@ struct MemoryPlan {
   int64_t tables = 0;        ///< in memory
   int64_t tablesInFiles = 0; ///< not part of the total
   int64_t staging = 0;       ///< for their rows of a step
+  int64_t stagedTables = 0;  ///< of so many of them at once; no bytes
   int64_t kept = 0;          ///< their rows of ids that are used often
   int64_t keptIds = 0;       ///< so many; no bytes
   int64_t arena = 0;
@@ -89,6 +93,8 @@ struct EngineReport {
   double loadSeconds = 0;
   int threads = 1;
   std::string isa;
+  /// How many tables ahead rows of files are asked for.
+  std::optional<int64_t> prefetchDistance;
   MemoryPlan plan;
 };
 

@@ -304,14 +304,37 @@ std::vector<FileRows> EngineWeights::rowsInFile() const {
   return parts;
 }
 
-int64_t EngineWeights::stagingBytes(int64_t tokens) const {
-  int64_t sum = 0;
+bool EngineWeights::isStaged(size_t table) const {
+  return isInFile() || byteTables.contains(table);
+}
+
+int64_t EngineWeights::stagedTables() const {
+  int64_t count = 0;
   for (size_t i = 0; i < tables.size(); ++i)
-    if (isInFile() || byteTables.contains(i))
-      sum = sumOfBytes(
-          {sum, stem_table_staging_bytes(std::min(tokens, tables[i].rows),
-                                         tables[i].columns, tables[i].dtype)});
-  return sum;
+    count += isStaged(i);
+  return count;
+}
+
+int64_t EngineWeights::stagingBytes(int64_t tokens,
+                                    int64_t tablesAtOnce) const {
+  int64_t all = 0, largest = 0, bytes = 0;
+  // What tables of one width give back fits the next. Others may leave gaps
+  // between their parts: they have room side by side.
+  bool areAlike = true;
+  for (size_t i = 0; i < tables.size(); ++i) {
+    if (!isStaged(i))
+      continue;
+    const int64_t own =
+        stem_table_staging_bytes(std::min(tokens, tables[i].rows),
+                                 tables[i].columns, tables[i].dtype);
+    areAlike = areAlike && (all == 0 || own == largest);
+    largest = std::max(largest, own);
+    all = sumOfBytes({all, own});
+  }
+  if (!areAlike || tablesAtOnce >= stagedTables() ||
+      __builtin_mul_overflow(largest, tablesAtOnce, &bytes))
+    return all;
+  return bytes;
 }
 
 int64_t EngineWeights::keptBytes(int64_t ids) const {

@@ -62,9 +62,11 @@ public:
   /// In memory; in files.
   int64_t tableBytes() const;
   int64_t tableBytesInFiles() const;
-  /// What a step of `tokens` needs for rows that are read from the model's
-  /// files or decoded.
-  int64_t stagingBytes(int64_t tokens) const;
+  /// How many have rows that are read from the model's files or decoded, and
+  /// what a step of `tokens` needs for these, where at most `tablesAtOnce` of
+  /// them are on their way or in use.
+  int64_t stagedTables() const;
+  int64_t stagingBytes(int64_t tokens, int64_t tablesAtOnce) const;
   /// What rows of so many ids take, of tables in files.
   int64_t keptBytes(int64_t ids) const;
 
@@ -112,6 +114,7 @@ private:
     return {entry.texts + argument.key, argument.packed};
   }
   bool isInFile() const { return placement == TablePlacement::File; }
+  bool isStaged(size_t table) const;
   stem_table_options plainOptions(size_t index) const;
   void loadTable(size_t index, const TensorSource &source,
                  stem_context *context);

@@ -56,6 +56,7 @@ void EntryRunner::compile(
   compile.useCache = options.useCache;
   compile.dumpDirectory = options.dumpDirectory;
   compile.trained = trained;
+  compile.prefetchDistance = options.prefetchDistance;
   HostCompileResult result = compileForHost(*ir, compile);
   for (const std::string &warning : result.warnings)
     printWarning(warning);

@@ -87,6 +87,9 @@ Json stem::engineJson(const Engine &engine) {
           {"compile_seconds", report.compileSeconds},
           {"compile_cached", report.cacheHit},
           {"load_seconds", report.loadSeconds},
+          {"prefetch_distance", report.prefetchDistance
+                                    ? Json(*report.prefetchDistance)
+                                    : Json(nullptr)},
           {"plan", planJson(report.plan)},
           {"lookups", lookupsJson(engine.tableStatistics())}};
 }

@@ -329,6 +329,52 @@ TEST_F(FileTables, StagingIsCountedOut) {
   EXPECT_EQ(made, nullptr);
 }
 
+/// A distance of 1: rows of two tables at once, in memory for two, while four
+/// tables are read; and one more is refused at once, with the figures.
+TEST_F(FileTables, StagingIsUsedAgain) {
+  constexpr int tables = 4, columns = 32;
+  constexpr int64_t part = 3 * columns * 2;
+  std::vector<std::vector<uint16_t>> values;
+  for (int threads : {0, 3}) {
+    const StorePtr store = makeStore(2 * part, threads);
+    values.clear();
+    for (int table = 0; table < tables; ++table) {
+      const fs::path path = folder.path() / (std::to_string(threads) + "-" +
+                                             std::to_string(table));
+      values.push_back(writeRows(path, 50, columns, 0, table));
+      ASSERT_EQ(open(store, inFile(path, 50, columns, 0)), STEM_OK);
+    }
+    for (int step = 0; step < 3; ++step) {
+      const std::vector<int32_t> ids = {7 + step, 49, 7 + step, 3};
+      stem_table_plan *made = plan(store, ids);
+      std::vector<stem_ticket> tickets(tables);
+      ASSERT_EQ(prefetch(store, 0, made, tickets[0]), STEM_OK);
+      for (int table = 0; table < tables; ++table) {
+        if (table + 1 < tables)
+          ASSERT_EQ(prefetch(store, table + 1, made, tickets[table + 1]),
+                    STEM_OK);
+        if (table + 2 < tables) {
+          stem_ticket more = 0;
+          expect(prefetch(store, table + 2, made, more), STEM_OUT_OF_MEMORY,
+                 "needs 192 bytes of staging for 3 rows of this step: 384 of "
+                 "384 bytes are taken by other tables");
+        }
+        stem_tensor rows, index;
+        ASSERT_EQ(await(store, tickets[table], rows, index), STEM_OK);
+        for (size_t i = 0; i < ids.size(); ++i) {
+          const int32_t at = static_cast<const int32_t *>(index.data)[i];
+          ASSERT_EQ(std::memcmp(static_cast<const uint16_t *>(rows.data) +
+                                    at * columns,
+                                &values[table][ids[i] * columns], columns * 2),
+                    0);
+        }
+        stem_table_release(store.get(), tickets[table]);
+      }
+      stem_table_release_plan(store.get(), made);
+    }
+  }
+}
+
 TEST(StagingPool, GivesRunsThatDoNotOverlap) {
   constexpr int64_t size = 64 * 100;
   StagingPool pool(size);
@@ -361,6 +407,26 @@ TEST(StagingPool, GivesRunsThatDoNotOverlap) {
     ASSERT_EQ(pool.taken(), taken);
   }
   EXPECT_EQ(pool.take(size + 1), nullptr);
+}
+
+/// Parts of one size leave no gaps, in whatever order they are given back.
+TEST(StagingPool, IsFilledAgainByPartsOfOneSize) {
+  constexpr int count = 5;
+  StagingPool pool(count * StagingPool::bytesOf(1000));
+  std::mt19937 random(1);
+  std::vector<char *> parts;
+  for (int step = 0; step < 1000; ++step) {
+    while (parts.size() < count) {
+      parts.push_back(pool.take(1000));
+      ASSERT_NE(parts.back(), nullptr);
+    }
+    EXPECT_EQ(pool.take(1), nullptr);
+    for (int given = random() % count; given >= 0; --given) {
+      std::swap(parts[random() % parts.size()], parts.back());
+      pool.giveBack(parts.back());
+      parts.pop_back();
+    }
+  }
 }
 
 TEST(RowReader, KeepsNoBatchWithoutThreads) {
