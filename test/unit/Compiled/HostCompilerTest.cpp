@@ -169,6 +169,18 @@ TEST_F(HostCompilerTest, KeepsWhatItCompiles) {
   EXPECT_TRUE(again.warnings.empty());
 }
 
+TEST_F(HostCompilerTest, KeepsAModuleForEachDistance) {
+  const fs::path atOnce = compile(kDouble).path;
+  options.prefetchDistance = 0;
+  const HostCompileResult none = compile(kDouble);
+  EXPECT_FALSE(none.cacheHit);
+  EXPECT_NE(none.path, atOnce);
+  options.prefetchDistance = 1;
+  EXPECT_FALSE(compile(kDouble).cacheHit);
+  options.prefetchDistance = 0;
+  EXPECT_TRUE(compile(kDouble).cacheHit);
+}
+
 TEST_F(HostCompilerTest, CacheThatIsAFile) {
   std::ofstream(options.cacheDirectory) << "text";
   HostCompileResult result = compile(kDouble);
