@@ -5,6 +5,8 @@
 // RUN: stem-opt %s --stem-insert-prefetch=stem-distance=1 --stem-verify-tables | FileCheck %s --check-prefixes=ONE
 // RUN: stem-opt %s --stem-insert-prefetch=stem-distance=2 --stem-verify-tables --stem-differential='stem-function=step stem-pipeline=canonicalize,cse' 2>&1 -o /dev/null | FileCheck %s --check-prefix=SAME
 // RUN: stem-opt %s --stem-differential='stem-function=step stem-pipeline=stem-insert-prefetch{stem-distance=1}' 2>&1 -o /dev/null | FileCheck %s --check-prefix=SAME
+// No cleanup moves one of the ops over another or drops it.
+// RUN: stem-opt %s --stem-insert-prefetch=stem-distance=1 --canonicalize --cse --control-flow-sink --stem-verify-tables | FileCheck %s --check-prefixes=ONE
 // SAME: remark: {{[0-9]+}} comparisons agree
 
 // A table of 9 rows of 16 numbers takes 576 bytes, and 256 for 4 ids.
