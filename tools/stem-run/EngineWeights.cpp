@@ -324,9 +324,8 @@ int64_t EngineWeights::stagingBytes(int64_t tokens,
   for (size_t i = 0; i < tables.size(); ++i) {
     if (!isStaged(i))
       continue;
-    const int64_t own =
-        stem_table_staging_bytes(std::min(tokens, tables[i].rows),
-                                 tables[i].columns, tables[i].dtype);
+    const int64_t own = stem_table_staging_bytes(
+        std::min(tokens, tables[i].rows), tables[i].columns, tables[i].dtype);
     areAlike = areAlike && (all == 0 || own == largest);
     largest = std::max(largest, own);
     all = sumOfBytes({all, own});

@@ -13,9 +13,9 @@
 
 #include "stem/Data/Batch.h"
 #include "stem/Model/Checkpoint.h"
+#include "stem/Runtime/RowPages.h"
 #include "stem/Target/HostCompiler.h"
 #include "stem/Training/RowOptimizer.h"
-#include "stem/Runtime/RowPages.h"
 
 #include <cstdint>
 #include <memory>
@@ -72,8 +72,8 @@ DType liveRowType(const TensorInfo &table, std::optional<DType> wanted);
 
 /// Bytes that a step takes, known before they are allocated.
 struct StepMemory {
-  int64_t weights = 0;     ///< in the form that is executed
-  int64_t tables = 0;      ///< the live rows in memory
+  int64_t weights = 0; ///< in the form that is executed
+  int64_t tables = 0;  ///< the live rows in memory
   int64_t tablesInFile = 0;
   int64_t activations = 0; ///< the arena of a step
   int64_t gradients = 0;
