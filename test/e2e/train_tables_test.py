@@ -101,6 +101,40 @@ class TrainTablesTest(TrainingTest):
         self.assertIn("no layer has a table: --tables=file changes nothing",
                       run.stderr)
 
+    def test_auto(self):
+        """In memory where that is enough, else in a file; where that is too
+        much as well, no run."""
+        with open(os.path.join(STEM, "config.json")) as file:
+            config = json.load(file)
+        config.update(vocab_size=20000, intermediate_size=4096)
+        source = self.write("config.json", json.dumps(config))
+        common = ["train", f"--from-config={source}", "--steps=1",
+                  f"--batch-ids={self.batch()}", "--table-betas=0,0.95"]
+        places = {}
+        for limit in "20GB", "700MB":
+            result = stem_json(*common, f"--out={self.path(limit)}",
+                               "--tables=auto", f"--memory={limit}")
+            places[result["tables"]] = self.path(limit)
+        self.assertEqual(set(places), {"resident", "file"})
+        self.assert_same_run(*places.values())
+        for place, hint in ("resident", "give --tables=file, a smaller"), \
+                ("file", "give a smaller --batch"):
+            self.assert_fails(["--memory allows 10 MB", hint], *common,
+                              f"--out={self.path('out')}",
+                              f"--tables={place}", "--memory=10MB")
+        # The model that came out, where it is only read.
+        model, texts = places["file"], []
+        for limit, place in ("20GB", "resident"), ("500MB", "file"):
+            result = stem_json("generate", model, "--prompt-ids=5,6,7", "-n",
+                               "4", "--tables=auto", f"--memory={limit}")
+            plan = result["engine"]["plan"]
+            self.assertEqual(plan["tables_in_files"] > 0, place == "file")
+            texts.append(result["ids"])
+        self.assertEqual(*texts)
+        self.assert_fails(["--memory allows 500 MB",
+                           "--tables=file leaves the tables"], "generate",
+                          model, "--prompt-ids=5", "--memory=500MB")
+
     def test_larger_than_the_disk(self):
         with open(os.path.join(STEM, "config.json")) as file:
             config = json.load(file)

@@ -204,11 +204,17 @@ CLI::Option *stem::addTablePlacementOptions(CLI::App &command,
   CLI::Option *tables =
       command
           .add_option("--tables", arguments.tables,
-                      "Where tables lie: resident (default), in memory, or "
-                      "file, in the model's files, of which the rows of a step "
-                      "are read while it runs")
-          ->check(CLI::IsMember({"resident", "file"}))
+                      "Where tables lie: resident (default), in memory; file, "
+                      "in the model's files, of which the rows of a step are "
+                      "read while it runs; or auto, in memory if they fit, "
+                      "else in the files")
+          ->check(CLI::IsMember({"resident", "file", "auto"}))
           ->type_name("PLACE");
+  command
+      .add_option("--memory", arguments.memory,
+                  "Keep within so many bytes of memory, like 4GB (default: "
+                  "what is available)")
+      ->type_name("BYTES");
   command
       .add_option("--cache-rows", arguments.cacheRows,
                   "With --tables=file: ids whose rows are kept in memory, a "
@@ -236,7 +242,7 @@ static void parsePrefetchDistance(const CompileArguments &arguments,
     throw UsageError(fmt::format("--prefetch-distance={}: wanted auto, or a "
                                  "number of tables, 0 or more",
                                  text));
-  if (options.tables != TablePlacement::File)
+  if (options.tables != TablePlacement::File && !options.tablesMayStayInFiles)
     throw UsageError(fmt::format(
         "--prefetch-distance={} with --tables=resident: rows in memory are not "
         "asked for ahead; leave it out, or choose --tables=file",
@@ -285,6 +291,9 @@ EngineOptions stem::engineOptions(const CompileArguments &arguments) {
   options.useCache = !arguments.noCompileCache;
   options.tables = arguments.tables == "file" ? TablePlacement::File
                                               : TablePlacement::Resident;
+  options.tablesMayStayInFiles = arguments.tables == "auto";
+  if (!arguments.memory.empty())
+    options.memory = parseBytes(arguments.memory, "--memory");
   parseCacheRows(arguments.cacheRows, options);
   parsePrefetchDistance(arguments, options);
   options.onPlan = [](const std::string &plan) { printStderr("{}\n", plan); };

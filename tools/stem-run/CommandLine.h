@@ -68,6 +68,7 @@ struct CompileArguments {
   std::filesystem::path cacheDirectory;
   bool noCompileCache = false;
   std::string tables = "resident";
+  std::string memory; ///< empty: what is available
   std::string cacheRows = "5%";
   std::string prefetchDistance; ///< empty: not given
 };

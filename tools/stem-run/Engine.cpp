@@ -148,7 +148,12 @@ struct Engine::Impl : EntryRunner {
 
   void compileModel(const Checkpoint &checkpoint);
   void plan(const Checkpoint &checkpoint);
+  void planMemory(const Checkpoint &checkpoint);
   void planTables();
+  int64_t plannedBytes(const MemoryBound &bound) const {
+    return sumOfBytes({bound.held, report.plan.total(),
+                       readingBytes(config, report.threads)});
+  }
   int64_t keptIds() const;
   void allocate(const Checkpoint &checkpoint);
   int64_t vocabSize() const { return static_cast<int64_t>(config.vocabSize); }
@@ -241,15 +246,8 @@ void Engine::Impl::planTables() {
   plan.kept = weights->keptBytes(plan.keptIds);
 }
 
-void Engine::Impl::plan(const Checkpoint &checkpoint) {
-  // As many places as all sequences can fill.
-  int64_t places = 0;
-  if (!__builtin_mul_overflow(roundUp(options.maxPositions, kTile),
-                              options.maxSequences, &places))
-    options.maxStepTokens = std::min(options.maxStepTokens, places);
-  options.maxStepTokens = roundUp(options.maxStepTokens, kTile);
-  for (const LayerConfig &layer : config.layers)
-    windows.push_back(static_cast<int64_t>(layer.window));
+void Engine::Impl::planMemory(const Checkpoint &checkpoint) {
+  report.plan = {};
   weights = std::make_unique<EngineWeights>(
       std::vector<const stem_entry *>{prefill, decode, score}, module->tables(),
       options.tables, std::filesystem::path(), &checkpoint.tensors());
@@ -266,13 +264,34 @@ void Engine::Impl::plan(const Checkpoint &checkpoint) {
                              vocabSize() * int64_t(sizeof(float)),
                              &report.plan.logits))
     report.plan.logits = INT64_MAX;
+}
+
+void Engine::Impl::plan(const Checkpoint &checkpoint) {
+  // As many places as all sequences can fill.
+  int64_t places = 0;
+  if (!__builtin_mul_overflow(roundUp(options.maxPositions, kTile),
+                              options.maxSequences, &places))
+    options.maxStepTokens = std::min(options.maxStepTokens, places);
+  options.maxStepTokens = roundUp(options.maxStepTokens, kTile);
+  for (const LayerConfig &layer : config.layers)
+    windows.push_back(static_cast<int64_t>(layer.window));
+  planMemory(checkpoint);
+  const MemoryBound bound(options.memory);
+  const bool isTight =
+      report.plan.tables > 0 && plannedBytes(bound) > bound.bytes;
+  if (isTight && options.tablesMayStayInFiles) {
+    options.tables = TablePlacement::File;
+    planMemory(checkpoint);
+  }
   const std::string text = describePlan(report.plan);
   if (options.onPlan)
     options.onPlan(text);
-  const MemoryBound bound(options.memory);
-  bound.require(sumOfBytes({bound.held, report.plan.total(),
-                            readingBytes(config, report.threads)}),
-                fmt::format("{}: {}", name, text), options.memoryAdvice);
+  bound.require(plannedBytes(bound), fmt::format("{}: {}", name, text),
+                (options.tables == TablePlacement::File ? ""
+                 : isTight ? "--tables=file leaves the tables in the "
+                             "model's files, "
+                           : "") +
+                    options.memoryAdvice);
 }
 
 void Engine::Impl::allocate(const Checkpoint &checkpoint) {

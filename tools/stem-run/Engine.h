@@ -45,6 +45,8 @@ struct EngineOptions {
   int64_t maxSequences = 1;
   int64_t maxStepTokens = kStepTokens; ///< longest prefill or score step
   TablePlacement tables = TablePlacement::Resident;
+  /// Resident tables that do not fit into memory stay in the model's files.
+  bool tablesMayStayInFiles = false;
   /// How many tables ahead their rows are asked for; none: all at the start of
   /// a step.
   std::optional<int64_t> prefetchDistance;

@@ -249,11 +249,13 @@ void addTableOptions(CLI::App &command, TrainArguments &arguments) {
           "--tables",
           [&](const std::string &place) {
             arguments.tablesInFile = place == "file";
+            arguments.tablesMayGoToFile = place == "auto";
           },
           "Where rows and their moments lie while they are trained: resident "
-          "(default), in memory, or file, in files of OUT/training that go "
-          "with the run; the rows of a batch are brought before its step")
-      ->check(CLI::IsMember({"resident", "file"}))
+          "(default), in memory; file, in files of OUT/training that go with "
+          "the run, and the rows of a batch are brought before its step; or "
+          "auto, in memory if they fit, else in files")
+      ->check(CLI::IsMember({"resident", "file", "auto"}))
       ->type_name("PLACE")
       ->group(group);
 }
@@ -317,6 +319,15 @@ void addRunOptions(CLI::App &command, TrainArguments &arguments) {
           "Keep at most so many bytes of a batch for its backward pass, like "
           "500MB, and compute the rest again (default: keep all that is not "
           "cheap)")
+      ->type_name("BYTES");
+  command
+      .add_option_function<std::string>(
+          "--memory",
+          [&](const std::string &text) {
+            arguments.memory = parseBytes(text, "--memory");
+          },
+          "Keep within so many bytes of memory, like 4GB (default: what is "
+          "available)")
       ->type_name("BYTES");
   command.add_flag("--resume", arguments.resume,
                    "Go on from the newest complete checkpoint in OUT");

@@ -144,6 +144,10 @@ Json TrainingPlan::json() const {
           {"attention_flops_per_step", attentionFlops}};
 }
 
+bool TrainingPlan::fits(const MemoryBound &bound) const {
+  return sumOfBytes({bound.held, total()}) <= bound.bytes;
+}
+
 void TrainingPlan::requireMemory(const std::string &advice,
                                  const MemoryBound &bound) const {
   std::string sum;

@@ -41,6 +41,7 @@ struct TrainingPlan {
   /// arithmetic and what would make it fit (`advice`).
   void requireMemory(const std::string &advice,
                      const MemoryBound &bound = MemoryBound(0)) const;
+  bool fits(const MemoryBound &bound) const;
   /// Throws when what lies in files does not fit where they are made.
   void requireDisk(const std::filesystem::path &folder) const;
 

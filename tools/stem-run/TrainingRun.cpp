@@ -89,8 +89,14 @@ void TrainingRun::chooseShape() {
         "for each sequence; give a smaller --batch with --accumulate",
         data.rows, data.length, INT32_MAX, kTrainingTile));
   shape = {data.rows, data.length, arguments.trainer.accumulate};
+  if (arguments.tablesInFile)
+    keepTablesInFile();
+}
+
+void TrainingRun::keepTablesInFile() {
+  arguments.tablesInFile = true;
   // Of chosen rows the moments are few.
-  if (arguments.tablesInFile && arguments.part != TrainedPart::Rows)
+  if (arguments.part != TrainedPart::Rows)
     arguments.trainer.rowFolder = folder.training();
 }
 
@@ -116,7 +122,7 @@ int64_t TrainingRun::residualTokens() {
   return data->bound(kTrainingTile).tokens;
 }
 
-void TrainingRun::makeStep() {
+void TrainingRun::compileStep() {
   TrainingStepOptions options;
   options.engine = engineOptions(arguments.compile);
   options.train = arguments.part;
@@ -135,17 +141,32 @@ void TrainingRun::makeStep() {
     const Heartbeat heartbeat("compiling");
     step = makeTrainingStep(checkpoint, options);
   }
+}
+
+void TrainingRun::makeStep() {
+  compileStep();
+  const BatchBound bound =
+      boundOfRows(shape.rows, shape.length, step->tokenTile());
+  if (arguments.tablesMayGoToFile && !step->tables().empty() &&
+      !planFor(bound).fits(MemoryBound(arguments.memory))) {
+    keepTablesInFile();
+    compileStep(); // which finds it compiled
+  }
   if (!step->report().dtypeNote.empty())
     printNote(step->report().dtypeNote);
-  makePlan(boundOfRows(shape.rows, shape.length, step->tokenTile()));
+  makePlan(bound);
   noteTables();
 }
 
+TrainingPlan TrainingRun::planFor(const BatchBound &bound) const {
+  return TrainingPlan(checkpoint, *step, arguments.trainer, shape, bound,
+                      teacher ? &*teacher : nullptr);
+}
+
 void TrainingRun::makePlan(const BatchBound &bound) {
-  plan.emplace(checkpoint, *step, arguments.trainer, shape, bound,
-               teacher ? &*teacher : nullptr);
+  plan.emplace(planFor(bound));
   printStderr("{}\n", plan->text());
-  plan->requireMemory(memoryAdvice());
+  plan->requireMemory(memoryAdvice(), MemoryBound(arguments.memory));
 }
 
 void TrainingRun::noteTables() const {
@@ -163,8 +184,9 @@ std::string TrainingRun::memoryAdvice() const {
     for (const TrainingStep::Parameter &parameter : step->parameters())
       gradients += 2 * int64_t(sizeof(float)) * parameter.elements();
   return fmt::format(
-      "give a smaller --batch{}, a smaller --ctx, --row-optimizer=rowwise, "
+      "give {}a smaller --batch{}, a smaller --ctx, --row-optimizer=rowwise, "
       "--train=tables, or a --recompute-budget",
+      arguments.tablesInFile || step->tables().empty() ? "" : "--tables=file, ",
       gradients == 0
           ? " with --accumulate"
           : fmt::format(" (--accumulate with it keeps about {} of "

@@ -36,6 +36,9 @@ private:
   void openTeacher();
   int64_t residualTokens();
   void makeStep();
+  void compileStep();
+  void keepTablesInFile();
+  TrainingPlan planFor(const BatchBound &bound) const;
   void makePlan(const BatchBound &bound);
   std::string memoryAdvice() const;
   void noteTables() const;
