@@ -40,7 +40,7 @@ private:
   void resolveFeedForward(uint64_t layer, LayerWeights &weights);
   void resolveTable(uint64_t layer, LayerWeights &weights);
   void resolveByteRows(uint64_t layer, LayerWeights &weights);
-  std::string requireScales(const std::string &name, bool mayBeNegative);
+  std::vector<float> requireScales(const std::string &name, bool mayBeNegative);
   void resolveHotRows(uint64_t layer, LayerWeights &weights);
   void resolveSelected(uint64_t layer, LayerWeights &weights);
   const TensorInfo &requireIds(const std::string &name);
@@ -183,8 +183,8 @@ void Resolver::resolveAttention(uint64_t layer, LayerWeights &weights) {
 }
 
 /// What a byte of each row stands for.
-std::string Resolver::requireScales(const std::string &name,
-                                    bool mayBeNegative) {
+std::vector<float> Resolver::requireScales(const std::string &name,
+                                           bool mayBeNegative) {
   const TensorInfo &info = requireInfo(name, {config.vocabSize});
   if (info.dtype != DType::F32)
     fail("{}: tensor \"{}\" has type {}; F32 was expected", info.file.string(),
@@ -197,14 +197,23 @@ std::string Resolver::requireScales(const std::string &name,
            "expected: the file is damaged, convert or export the model again",
            info.file.string(), name, values[id], id,
            mayBeNegative ? "" : " from 0 on");
-  return name;
+  return values;
 }
 
 void Resolver::resolveByteRows(uint64_t layer, LayerWeights &weights) {
-  weights.upTableScale =
-      requireScales(layerTensorName(layer, "mlp.up_table.scale"), false);
-  weights.upTableMinimum =
-      requireScales(layerTensorName(layer, "mlp.up_table.minimum"), true);
+  weights.upTableScale = layerTensorName(layer, "mlp.up_table.scale");
+  weights.upTableMinimum = layerTensorName(layer, "mlp.up_table.minimum");
+  const std::vector<float> scales =
+      requireScales(weights.upTableScale, /*mayBeNegative=*/false);
+  const std::vector<float> minima =
+      requireScales(weights.upTableMinimum, /*mayBeNegative=*/true);
+  for (size_t id = 0; id < scales.size(); ++id)
+    if (!std::isfinite(static_cast<float>(255.0 * scales[id] + minima[id])))
+      fail("{}: tensor \"{}\" has {} for id {}, whose minimum is {}: 255 times "
+           "the one and the other are beyond f32; the file is damaged, convert "
+           "or export the model again",
+           source.get(weights.upTableScale).file.string(), weights.upTableScale,
+           scales[id], id, minima[id]);
   const std::string ids = layerTensorName(layer, "mlp.up_table.hot_ids");
   const std::string rows = layerTensorName(layer, "mlp.up_table.hot_rows");
   const auto isThere = [&](const std::string &name) {

@@ -426,6 +426,9 @@ class ByteRowsTest(CalibrationTest):
                           "--hot-fraction=auto", status=2)
         self.assert_fails(["--text is for --hot-fraction"], *apply,
                           "--cold-rows=int8", f"--text={self.text}", status=2)
+        self.assert_fails(["--text with --hot-fraction=0", "a share above 0"],
+                          *apply, "--cold-rows=int8", "--hot-fraction=0",
+                          f"--text={self.text}", status=2)
 
 
 if __name__ == "__main__":

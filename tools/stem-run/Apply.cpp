@@ -329,6 +329,11 @@ void checkArguments(const CLI::App &command, const ApplyArguments &arguments) {
   if (arguments.coldRows.needsText() && arguments.texts.empty())
     throw UsageError("--hot-fraction: ids are counted in a text; give "
                      "--text=FILE");
+  if (command.count("--hot-fraction") && !arguments.coldRows.needsText() &&
+      !arguments.texts.empty())
+    throw UsageError("--text with --hot-fraction=0: no id keeps full "
+                     "precision, so that none is counted; leave out --text, or "
+                     "give a share above 0");
   if (!arguments.coldRows.needsText() && !arguments.texts.empty())
     throw UsageError("--text is for --hot-fraction, which counts ids in it");
 }

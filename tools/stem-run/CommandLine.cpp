@@ -240,8 +240,8 @@ static void parsePrefetchDistance(const CompileArguments &arguments,
                         *value == std::floor(*value);
   if (!isNumber && text != "auto")
     throw UsageError(fmt::format("--prefetch-distance={}: wanted auto, or a "
-                                 "number of tables, 0 or more",
-                                 text));
+                                 "number of tables, 0 to {}",
+                                 text, INT32_MAX));
   if (options.tables != TablePlacement::File && !options.tablesMayStayInFiles)
     throw UsageError(fmt::format(
         "--prefetch-distance={} with --tables=resident: rows in memory are not "
@@ -261,9 +261,9 @@ static void parseCacheRows(const std::string &text, EngineOptions &options) {
                : *value <= INT32_MAX && *value == std::floor(*value));
   if (!isGood)
     throw UsageError(fmt::format(
-        "--cache-rows={}: wanted a number of ids, 0 or more, or a share of the "
+        "--cache-rows={}: wanted a number of ids, 0 to {}, or a share of the "
         "vocabulary from 0% to 100%",
-        text));
+        text, INT32_MAX));
   if (isShare)
     options.cacheShare = *value / 100;
   else

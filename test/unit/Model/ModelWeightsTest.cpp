@@ -303,6 +303,11 @@ TEST(ModelWeights, eightBitRowsHaveFiniteScales) {
     other.addFloats(minimum, values);
     EXPECT_ERROR(other.open(), minimum, "for id 7", "a finite number was");
   }
+  ByteRowModel large;
+  std::vector<float> values(96);
+  values[7] = 3e38F;
+  large.addFloats(scale, values);
+  EXPECT_ERROR(large.open(), scale, "3e+38 for id 7", "beyond f32", "damaged");
   ByteRowModel model;
   model.add(scale, DType::BF16, {96});
   EXPECT_ERROR(model.open(), scale, "BF16", "F32 was expected");
