@@ -43,7 +43,7 @@ struct TrainArguments {
   bool tablesInFile = false; ///< and moments of rows, while they are trained
   bool tablesMayGoToFile = false; ///< where they do not fit into memory
   std::filesystem::path teacher;  ///< empty: labels alone
-  double teacherWeight = 1;   ///< of its divergence; the rest is the labels'
+  double teacherWeight = 1; ///< of its divergence; the rest is the labels'
   int64_t memory = 0; ///< that the process keeps within; 0: what is available
   int64_t residualBudget = 0; ///< bytes kept for the backward pass; 0: any
 
