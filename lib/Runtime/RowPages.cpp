@@ -66,12 +66,12 @@ void end(std::thread &thread) {
     thread.join();
 }
 
-template <typename Body> std::thread started(const char *does, Body body) {
+/// Runs body on a thread, or on the caller where none can start.
+template <typename Body> void run(std::thread &thread, Body body) noexcept {
   try {
-    return std::thread(std::move(body));
-  } catch (const std::system_error &error) {
-    fail("the thread that {} cannot be started: {}", does,
-         error.code().message());
+    thread = std::thread(body);
+  } catch (const std::system_error &) {
+    body();
   }
 }
 
@@ -110,7 +110,7 @@ RowPages::~RowPages() {
 /// device busy.
 void RowPages::readAhead(std::vector<int32_t> ids) {
   end(reader);
-  reader = started("reads rows ahead", [this, ids = std::move(ids)] {
+  run(reader, [this, ids = std::move(ids)] {
     for (const FileRows &part : parts)
       forPages(part, ids, [](const Range &range) {
         madvise(range.begin, lengthOf(range), MADV_WILLNEED);
@@ -120,16 +120,17 @@ void RowPages::readAhead(std::vector<int32_t> ids) {
 }
 
 /// Waits for what was begun before, which is when it is known to have been
-/// written, and begins what has changed since.
-void RowPages::writeBack() {
+/// written, and begins what has changed since, with more flags to wait for that
+/// too.
+void RowPages::writeBack(unsigned more) {
   int last = -1;
   for (const FileRows &part : parts) {
     if (part.file == last)
       continue;
     last = part.file;
     if (sync_file_range(part.file, 0, 0,
-                        SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE) ==
-        0)
+                        SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE |
+                            more) == 0)
       continue;
     writerFault = fmt::format("rows of {} cannot be written to their file: {}",
                               part.name, std::strerror(errno));
@@ -137,9 +138,19 @@ void RowPages::writeBack() {
   }
 }
 
-void RowPages::bring(std::span<const int32_t> ids) {
+void RowPages::endWriter() noexcept {
+  end(writer);
+  if (fault.empty())
+    fault.swap(writerFault);
+}
+
+void RowPages::requireWritten() const {
   if (!fault.empty())
     fail("{}", fault);
+}
+
+void RowPages::bring(std::span<const int32_t> ids) {
+  requireWritten();
   const auto count = static_cast<int64_t>(ids.size());
   const int64_t tasks = (count + taskRows - 1) / taskRows;
   for (const FileRows &part : parts)
@@ -157,13 +168,19 @@ void RowPages::bring(std::span<const int32_t> ids) {
   });
 }
 
-void RowPages::leave() {
+void RowPages::leave() noexcept {
   for (const FileRows &part : parts) {
     const Range all =
         pagesOf(part.data, part.data + part.rows * part.rowBytes, 0);
     madvise(all.begin, lengthOf(all), MADV_DONTNEED);
   }
-  end(writer);
-  fault = writerFault;
-  writer = started("writes rows", [this] { writeBack(); });
+  endWriter();
+  run(writer, [this] { writeBack(0); });
+}
+
+void RowPages::settle() {
+  endWriter();
+  writeBack(SYNC_FILE_RANGE_WAIT_AFTER);
+  endWriter();
+  requireWritten();
 }

@@ -289,6 +289,11 @@ void Trainer::requireFinite() const {
         failNotFinite(tensor.name + " of the optimizer has overflowed");
 }
 
+void Trainer::settle() const {
+  if (files)
+    files->pages.settle();
+}
+
 namespace {
 
 /// Seconds from one end to the next.

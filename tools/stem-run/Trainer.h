@@ -110,6 +110,9 @@ public:
   /// Takes it back; on an Error nothing should be done with the object.
   void restore(std::span<const TensorView> tensors);
 
+  /// Throws when a file of rows did not take what the steps have changed.
+  void settle() const;
+
   /// Throws when a weight or a moment is NaN or infinite: such a state must
   /// not replace a good one.
   void requireFinite() const;

@@ -517,6 +517,7 @@ void TrainingRun::save() {
   if (savedStep == done)
     return;
   try {
+    trainer->settle();
     trainer->requireFinite();
   } catch (const Error &error) {
     endLine();

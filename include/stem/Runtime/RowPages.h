@@ -49,17 +49,24 @@ public:
   /// or says that it did not take what was written before.
   void bring(std::span<const int32_t> ids);
 
-  /// Their pages leave the process, and begin to be written.
-  void leave();
+  /// Their pages leave the process, and begin to be written. A fault of that
+  /// is told by the next bring or settle.
+  void leave() noexcept;
+
+  /// Waits until all rows are written. Throws an Error that names the part
+  /// that the disk did not take.
+  void settle();
 
 private:
-  void writeBack();
+  void endWriter() noexcept;
+  void requireWritten() const;
+  void writeBack(unsigned more);
 
   stem_context *context;
   std::vector<FileRows> parts;
   std::thread reader, writer;
   std::string writerFault; ///< the running writer's
-  std::string fault;       ///< of writers that have ended
+  std::string fault;       ///< the first of writers that have ended
 };
 
 } // namespace stem

@@ -90,6 +90,22 @@ TEST_F(RowPagesTest, WhatTheDiskDoesNotTakeIsNamed) {
                "rows of t cannot be written to their file");
 }
 
+TEST_F(RowPagesTest, SettleFindsWhatNothingElseWouldHaveFound) {
+  const Arena arena = Arena::inFile(folder.path(), 1 << 20, "rows", "wait");
+  FileRows rows = part(arena, 0, 256, 4096);
+  RowPages good(context.get(), {rows});
+  good.leave();
+  good.settle();
+  rows.file = 1 << 20; // no descriptor
+  RowPages bad(context.get(), {rows});
+  EXPECT_ERROR(bad.settle(), "rows of t cannot be written to their file");
+  EXPECT_ERROR(bad.settle(), "rows of t cannot be written to their file");
+  bad.leave();
+  EXPECT_ERROR(bad.settle(), "rows of t cannot be written to their file");
+  EXPECT_ERROR(bad.bring(std::vector<int32_t>{3}),
+               "rows of t cannot be written to their file");
+}
+
 TEST_F(RowPagesTest, RowsThatAreNotThere) {
   const Arena arena = Arena::inFile(folder.path(), 4096, "rows", "wait");
   RowPages pages(context.get(), {part(arena, 0, 4, 1024)});
