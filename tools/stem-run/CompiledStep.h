@@ -57,12 +57,6 @@ public:
   Rows tableGradient(size_t table) const override;
 
 private:
-  struct StoreDeleter {
-    void operator()(stem_table_store *store) const {
-      stem_table_store_destroy(store);
-    }
-  };
-
   void compile(const TrainingStepOptions &options);
   void listGradients();
   int32_t rowOf(int32_t id) const;
@@ -81,7 +75,7 @@ private:
   EntryRunner runner;
   const stem_entry *lossEntry = nullptr, *stepEntry = nullptr;
   std::unique_ptr<EngineWeights> weights;
-  std::unique_ptr<stem_table_store, StoreDeleter> store;
+  StorePtr store;
   /// Of the largest batch, in tiles where each row is one sequence: the rows
   /// of a table's gradient are no more.
   int64_t tokens;

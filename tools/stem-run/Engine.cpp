@@ -40,12 +40,6 @@ double secondsSince(std::chrono::steady_clock::time_point start) {
       .count();
 }
 
-struct StoreDeleter {
-  void operator()(stem_table_store *store) const {
-    stem_table_store_destroy(store);
-  }
-};
-
 /// Positions of the key-value cache that a step takes. They are reserved before
 /// it runs; unless it runs to its end, every sequence has its length back.
 class Reservation {
@@ -171,7 +165,7 @@ struct Engine::Impl : EntryRunner {
   class Scorer;
 
   std::unique_ptr<EngineWeights> weights;
-  std::unique_ptr<stem_table_store, StoreDeleter> store;
+  StorePtr store;
   std::vector<int64_t> windows;
   const stem_entry *prefill = nullptr;
   const stem_entry *decode = nullptr;

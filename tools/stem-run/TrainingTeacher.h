@@ -48,19 +48,13 @@ public:
   stem_tensor run(TiledBatch &batch);
 
 private:
-  struct StoreDeleter {
-    void operator()(stem_table_store *store) const {
-      stem_table_store_destroy(store);
-    }
-  };
-
   int64_t stateBytes(int64_t count) const;
 
   const Checkpoint &checkpoint;
   EntryRunner runner;
   const stem_entry *entry = nullptr;
   std::unique_ptr<EngineWeights> weights;
-  std::unique_ptr<stem_table_store, StoreDeleter> store;
+  StorePtr store;
   ScratchCaches scratch;
   Arena states;
 };

@@ -38,6 +38,13 @@ struct ContextDeleter {
 };
 using ContextPtr = std::unique_ptr<stem_context, ContextDeleter>;
 
+struct StoreDeleter {
+  void operator()(stem_table_store *store) const {
+    stem_table_store_destroy(store);
+  }
+};
+using StorePtr = std::unique_ptr<stem_table_store, StoreDeleter>;
+
 /// A context with `threads` threads (0: one for each physical core) whose
 /// kernels use at most `maxIsa`. Throws an Error that names what is wrong.
 STEM_EXPORT ContextPtr createContext(int threads = 0,

@@ -23,13 +23,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-struct StoreDeleter {
-  void operator()(stem_table_store *store) const {
-    stem_table_store_destroy(store);
-  }
-};
-using StorePtr = std::unique_ptr<stem_table_store, StoreDeleter>;
-
 /// A table of random bytes, in memory and in a file, and its rows in f32.
 struct ByteTable {
   ByteTable(int64_t rows, int64_t columns, int64_t hotCount, int32_t hotDtype,

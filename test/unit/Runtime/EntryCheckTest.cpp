@@ -21,13 +21,7 @@ constexpr int64_t kTokens = 128, kOutputs = 3, kWidth = 4, kThreads = 2;
 struct CacheDeleter {
   void operator()(stem_kv_cache *cache) const { stem_kv_destroy(cache); }
 };
-struct StoreDeleter {
-  void operator()(stem_table_store *store) const {
-    stem_table_store_destroy(store);
-  }
-};
 using CachePtr = std::unique_ptr<stem_kv_cache, CacheDeleter>;
-using StorePtr = std::unique_ptr<stem_table_store, StoreDeleter>;
 
 CachePtr makeCache(int64_t layers, int64_t heads, int64_t headDim,
                    int32_t dtype) {

@@ -23,13 +23,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-struct StoreDeleter {
-  void operator()(stem_table_store *store) const {
-    stem_table_store_destroy(store);
-  }
-};
-using StorePtr = std::unique_ptr<stem_table_store, StoreDeleter>;
-
 class FileTables : public testing::Test {
 protected:
   StorePtr makeStore(int64_t staging, int32_t threads, int64_t cacheIds = 0) {

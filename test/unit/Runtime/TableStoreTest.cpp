@@ -16,12 +16,6 @@ using namespace stem::test;
 
 namespace {
 
-struct StoreDeleter {
-  void operator()(stem_table_store *store) const {
-    stem_table_store_destroy(store);
-  }
-};
-
 class TableStore : public testing::Test {
 protected:
   void SetUp() override {
@@ -55,7 +49,7 @@ protected:
   }
 
   ContextPtr context = createContext(1);
-  std::unique_ptr<stem_table_store, StoreDeleter> store;
+  StorePtr store;
 };
 
 TEST_F(TableStore, PlansAreInOrderOfFirstUse) {
