@@ -65,12 +65,16 @@ void stem_parallel_for(stem_context *context, int64_t tasks,
       body(captures, task, thread);
     return;
   }
-  // A counter rather than schedule(dynamic, 1): tasks start in rising order
-  // whatever OMP_SCHEDULE and the modifiers of the implementation say.
+  // A counter rather than schedule(dynamic): tasks start in rising order
+  // whatever OMP_SCHEDULE and the modifiers of the implementation say. Small
+  // tasks are taken several at a time: threads that count on the same line of
+  // memory wait for each other.
+  const int64_t each = std::clamp<int64_t>(tasks / (threads * 64), 1, 16);
   std::atomic<int64_t> next{0};
   onThreads(threads, [&](int64_t thread) {
-    for (int64_t task = next.fetch_add(1, std::memory_order_relaxed);
-         task < tasks; task = next.fetch_add(1, std::memory_order_relaxed))
-      body(captures, task, thread);
+    for (int64_t first = next.fetch_add(each, std::memory_order_relaxed);
+         first < tasks; first = next.fetch_add(each, std::memory_order_relaxed))
+      for (int64_t task = first; task < std::min(first + each, tasks); ++task)
+        body(captures, task, thread);
   });
 }

@@ -98,7 +98,7 @@ struct Visits {
 
 TEST(Parallel, RunsEveryTaskOnce) {
   for (int threads : {1, 2, 4})
-    for (int64_t tasks : {0, 1, 2, 3, 1000}) {
+    for (int64_t tasks : {0, 1, 2, 3, 1000, 5003}) {
       ContextPtr context = createContext(threads);
       Visits visits(tasks);
       stem_parallel_for(context.get(), tasks, Visits::run, &visits);
