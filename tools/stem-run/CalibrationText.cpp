@@ -338,7 +338,7 @@ static std::vector<std::string> documentsOfFile(const std::string &path,
 /// Each document ends with a blank line where there are several.
 static std::vector<std::vector<int32_t>>
 readDocuments(const Tokenizer &tokenizer, const std::string &path,
-              const std::string &content, PassageFilter &filter) {
+              const std::string &content, int threads, PassageFilter &filter) {
   std::vector<std::string> documents = documentsOfFile(path, content);
   for (std::string &document : documents)
     document = filter.keepNew(document);
@@ -346,7 +346,9 @@ readDocuments(const Tokenizer &tokenizer, const std::string &path,
   for (std::string &document : documents)
     if (documents.size() > 1)
       document += "\n\n";
-  return encodeTexts(tokenizer, documents, path);
+  EncodeTextsOptions options;
+  options.threads = threads;
+  return encodeTexts(tokenizer, documents, path, options);
 }
 
 /// For the message of a text that is too short; empty where there is nothing to
@@ -374,7 +376,8 @@ stem::readTextSources(const CalibrationTextOptions &options,
              other.name);
     const int64_t dropped = filter.dropped();
     const uint64_t droppedBytes = filter.droppedBytes();
-    source.documents = readDocuments(tokenizer, path, content, filter);
+    source.documents =
+        readDocuments(tokenizer, path, content, options.threads, filter);
     const int64_t least = static_cast<int64_t>(kDeal) * options.window;
     if (source.tokens() < least)
       fail("--calibrate={}: has {} tokens{}, which is too little to calibrate "

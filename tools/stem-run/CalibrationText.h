@@ -61,6 +61,7 @@ struct CalibrationTextOptions {
   size_t shortEach = 4;
   uint64_t seed = 0;  ///< what is taken, and dealt where
   bool force = false; ///< whatever the coverage
+  int threads = 0;    ///< that read; 0: physical cores
   /// Share of the tokens that are dialogue; default: a tenth for a model with a
   /// chat template.
   std::optional<double> dialogueShare;

@@ -124,7 +124,8 @@ static EngineOptions scoreOptions(const EvalArguments &arguments,
   return options;
 }
 
-static EvalFile readFile(const std::string &path, bool special,
+static EvalFile readFile(const std::string &path,
+                         const EvalArguments &arguments,
                          const Tokenizer &tokenizer) {
   EvalFile file;
   file.path = path;
@@ -132,9 +133,10 @@ static EvalFile readFile(const std::string &path, bool special,
   const std::string content = readText(path);
   file.sha256 = hashText(content);
   const std::vector<std::string> texts = splitDocuments(path, content);
-  file.documents = encodeTexts(
-      tokenizer, texts, path,
-      {special, /*addSpecialTokens=*/true, "; --special makes them tokens"});
+  file.documents =
+      encodeTexts(tokenizer, texts, path,
+                  {arguments.special, /*addSpecialTokens=*/true,
+                   "; --special makes them tokens", arguments.compile.threads});
   for (size_t i = 0; i < texts.size(); ++i) {
     file.bytes += texts[i].size();
     const size_t count = file.documents[i].size();
@@ -150,7 +152,7 @@ std::vector<EvalFile> stem::readFiles(const EvalArguments &arguments,
                                       int64_t context, int64_t stride) {
   std::vector<EvalFile> files;
   for (const std::string &path : arguments.texts)
-    files.push_back(readFile(path, arguments.special, tokenizer));
+    files.push_back(readFile(path, arguments, tokenizer));
   // Windows point into the ids, which stay where they are from now on.
   for (EvalFile &file : files)
     for (size_t i = 0; i < file.documents.size(); ++i)

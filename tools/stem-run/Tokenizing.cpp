@@ -11,6 +11,8 @@
 #include "stem/Data/TextDocuments.h"
 #include "stem/Model/TokenizerGguf.h"
 #include "stem/Model/Utf8.h"
+#include "stem/Runtime/Context.h"
+#include "stem/Runtime/Parallel.h"
 #include "stem/Support/Error.h"
 #include "stem/Support/Files.h"
 
@@ -161,14 +163,26 @@ std::vector<std::vector<int32_t>>
 stem::encodeTexts(const Tokenizer &tokenizer,
                   std::span<const std::string> texts, const std::string &where,
                   const EncodeTextsOptions &options) {
-  std::vector<std::vector<int32_t>> ids;
+  std::vector<std::vector<int32_t>> ids(texts.size());
+  std::vector<EncodeReport> reports(texts.size());
+  std::vector<std::string> faults(texts.size());
+  const ContextPtr context = createContext(options.threads);
+  parallelFor(
+      context.get(), static_cast<int64_t>(texts.size()), [&](int64_t task) {
+        const auto i = static_cast<size_t>(task);
+        const TextPart part{texts[i], options.parseSpecial};
+        try {
+          ids[i] = encodeQuietly(tokenizer, {&part, 1},
+                                 options.addSpecialTokens, where, reports[i]);
+        } catch (const Error &error) {
+          faults[i] = error.what();
+        }
+      });
   EncodeReport sum;
-  for (const std::string &text : texts) {
-    const TextPart part{text, options.parseSpecial};
-    EncodeReport report;
-    ids.push_back(encodeQuietly(tokenizer, {&part, 1}, options.addSpecialTokens,
-                                where, report));
-    addReport(sum, report);
+  for (size_t i = 0; i < texts.size(); ++i) {
+    if (!faults[i].empty())
+      fail("{}", faults[i]);
+    addReport(sum, reports[i]);
   }
   warnOfEncoding(sum, where, options.hint);
   return ids;

@@ -73,9 +73,10 @@ struct EncodeTextsOptions {
   bool parseSpecial = false;
   bool addSpecialTokens = false;
   std::string hint; ///< as of encodeText
+  int threads = 0;  ///< 0: physical cores
 };
 
-/// Each text on its own; the warnings are of all.
+/// Each text on its own; the warnings are of all, an Error is the first one's.
 std::vector<std::vector<int32_t>>
 encodeTexts(const Tokenizer &tokenizer, std::span<const std::string> texts,
             const std::string &where, const EncodeTextsOptions &options = {});
