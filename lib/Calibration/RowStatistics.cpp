@@ -38,13 +38,25 @@ size_t checkedRows(int64_t rows) {
   return static_cast<size_t>(rows);
 }
 
+Arena zeros(stem_context *context, int64_t bytes, Arena spent) {
+  if (spent.size() != bytes)
+    return Arena(bytes, "the sums of a layer's rows");
+  constexpr int64_t piece = 1 << 20;
+  auto *start = static_cast<std::byte *>(spent.data());
+  parallelFor(context, (bytes + piece - 1) / piece, [&](int64_t task) {
+    std::fill_n(start + task * piece, std::min(piece, bytes - task * piece),
+                std::byte());
+  });
+  return spent;
+}
+
 } // namespace
 
 RowStatistics::RowStatistics(stem_context *context, int64_t rows,
-                             ColumnRange range, std::string name)
+                             ColumnRange range, std::string name, Arena spent)
     : context(context), dimensions(checkedRange(range)), label(std::move(name)),
       rowCounts(checkedRows(rows)),
-      memory(sumsBytes(rows, range.count), "the sums of a layer's rows"),
+      memory(zeros(context, sumsBytes(rows, range.count), std::move(spent))),
       sums(static_cast<float *>(memory.data())) {}
 
 int64_t RowStatistics::bytes(int64_t rows, int64_t columns) {

@@ -80,7 +80,7 @@ class CalibrateMemoryTest(CalibrationTest):
         plan, peak = result["calibration"]["plan"], result["peak_bytes"]
         parts = ("states", "rows", "fits", "weights", "steps", "files",
                  "program")
-        self.assertEqual(plan["total"], plan["products"]
+        self.assertEqual(plan["total"], plan["products"] + plan["taps"]
                          + sum(plan[part] for part in parts))
         for part in parts:
             self.assertGreater(plan[part], 0, part)
@@ -97,11 +97,12 @@ class CalibrateMemoryTest(CalibrationTest):
         self.assertEqual(plan["spill"], 0)
         self.assertNotIn("in a file", said)
         self.assertNotIn(" 0 B", said)
-        memory = plan["total"] - plan["products"] // 2
-        out, plan, said = self.convert("again", f"--memory={memory}", *options)
-        self.assertIn("its products 0 B", said)
-        self.assertNotIn("in a file", said)
-        self.assert_same_folder(out, whole)
+        for name, part in ("taps", "taps"), ("again", "products"):
+            memory = plan["total"] - plan[part] // 2
+            out, plan, said = self.convert(name, f"--memory={memory}", *options)
+            self.assertIn(f"its {part} 0 B", said)
+            self.assertNotIn("in a file", said)
+            self.assert_same_folder(out, whole)
         for name, less, words, absent in steps:
             memory = plan["total"] - less
             parts = plan["row_parts"]

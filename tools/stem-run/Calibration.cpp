@@ -38,6 +38,7 @@ CalibrationArguments checked(CalibrationArguments arguments,
                                    rank, config.hiddenSize));
   checkSelection(arguments.selection, config);
   arguments.text = fittedOptions(std::move(arguments.text), checkpoint);
+  arguments.text.threads = arguments.engine.threads;
   return arguments;
 }
 
@@ -119,6 +120,7 @@ CalibrationOptions Calibration::options() const {
   CalibrationOptions options;
   options.fit.isOneRow = arguments.isOneRow;
   options.fit.keepsProducts = plan.products > 0;
+  options.fit.keepsTaps = plan.taps > 0;
   if (!selected.empty()) {
     for (int32_t id : text.rowIds)
       options.fit.keepsMatrix.push_back(selected.contains(id));

@@ -39,7 +39,7 @@ CalibrationSizes stem::calibrationSizes(const ModelConfig &config,
   sizes.threads = runner.report().threads;
   sizes.productType = runner.productType();
   sizes.files = std::max({readingBytes(config, sizes.threads), copyingBytes,
-                          rowWritingBytes(config)});
+                          rowWritingBytes(config, sizes.threads)});
   return sizes;
 }
 
@@ -59,7 +59,7 @@ static int64_t checkedPlaces(const CalibrationSizes &sizes) {
 
 int64_t CalibrationPlan::total() const {
   return sumOfBytes(
-      {program, weights, states, rows, work, products, steps, files});
+      {program, weights, states, rows, work, products, taps, steps, files});
 }
 
 std::string CalibrationPlan::describe() const {
@@ -68,10 +68,11 @@ std::string CalibrationPlan::describe() const {
   };
   std::string text = fmt::format(
       "hidden states {}, rows of a layer {}{}, its fits {}, its products {}, "
-      "weights {}{}, steps {}, files {}, the program so far {}; {} in all",
+      "its taps {}, weights {}{}, steps {}, files {}, the program so far {}; "
+      "{} in all",
       bytes(states), bytes(rows),
       rowParts > 1 ? fmt::format(" (in {} parts)", rowParts) : "", bytes(work),
-      bytes(products), bytes(weights),
+      bytes(products), bytes(taps), bytes(weights),
       isOneLayerHeld ? " (a layer at a time)" : "", bytes(steps), bytes(files),
       bytes(program), bytes(total()));
   if (before > total())
@@ -84,17 +85,12 @@ std::string CalibrationPlan::describe() const {
 }
 
 Json CalibrationPlan::json() const {
-  return {{"states", states},
-          {"rows", rows},
-          {"fits", work},
-          {"products", products},
-          {"weights", weights},
-          {"steps", steps},
-          {"files", files},
-          {"program", program},
-          {"total", total()},
-          {"before", before},
-          {"spill", sumOfBytes({spill, rowSpill})},
+  return {{"states", states},     {"rows", rows},
+          {"fits", work},         {"products", products},
+          {"taps", taps},         {"weights", weights},
+          {"steps", steps},       {"files", files},
+          {"program", program},   {"total", total()},
+          {"before", before},     {"spill", sumOfBytes({spill, rowSpill})},
           {"row_parts", rowParts}};
 }
 
@@ -148,6 +144,10 @@ CalibrationPlan stem::planCalibration(const ModelConfig &config,
   plan.products = KeptProducts::bytes(
       sizes.fit, static_cast<int64_t>(config.intermediateSize),
       sizes.productType);
+  plan.taps = KeptTaps::bytes(sizes.fit, sizes.rank > 0 ? d : 0,
+                              static_cast<int64_t>(config.intermediateSize));
+  if (plan.total() > bound)
+    plan.taps = 0;
   if (plan.total() > bound)
     plan.products = 0;
   if (plan.total() > bound) {

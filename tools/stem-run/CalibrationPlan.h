@@ -56,6 +56,7 @@ struct CalibrationPlan {
   int64_t rowParts = 1;   ///< so many times, a pass over the text each
   int64_t work = 0; ///< the largest of its fits: prior, low-rank term, W_down
   int64_t products = 0; ///< what enters a layer's W_down, where it is kept
+  int64_t taps = 0;     ///< what its FFN multiplies, where that is kept
   int64_t steps = 0;
   int64_t files = 0;           ///< what is read and written at a time
   int64_t program = 0;         ///< and what else is held already
@@ -70,11 +71,11 @@ struct CalibrationPlan {
 };
 
 /// The plan that takes least from the disk within `bound` bytes, those held
-/// already among them: products of a layer are computed again when there is no
-/// room for them, hidden states go to a file only when all does not fit,
-/// weights are read again only when that does not help enough, then fitted rows
-/// go to a file, of the fewest parts that fit. What does not fit either is left
-/// to the caller to refuse.
+/// already among them: the taps of a layer, then its products are computed
+/// again when there is no room for them, hidden states go to a file only when
+/// all does not fit, weights are read again only when that does not help
+/// enough, then fitted rows go to a file, of the fewest parts that fit. What
+/// does not fit either is left to the caller to refuse.
 CalibrationPlan planCalibration(const ModelConfig &config,
                                 const CalibrationSizes &sizes, int64_t bound);
 

@@ -29,7 +29,7 @@ public:
         width(config.intermediateSize) {}
 
   void fill(uint64_t first, uint64_t count, float *out) override {
-    features.resize(count * hidden);
+    std::vector<float> features(count * hidden);
     embeddings.read(first, count, features.data());
     fit.prior(features.data(), static_cast<int64_t>(count), out);
     auto begin =
@@ -39,7 +39,7 @@ public:
     std::vector<int32_t> seen(static_cast<size_t>(end - begin));
     std::iota(seen.begin(), seen.end(),
               static_cast<int32_t>(begin - ids.begin()));
-    fitted.resize(seen.size() * width);
+    std::vector<float> fitted(seen.size() * width);
     fit.rows(seen, fitted.data());
     for (size_t i = 0; i < seen.size(); ++i)
       std::copy_n(fitted.data() + i * width, width,
@@ -51,7 +51,6 @@ private:
   const NormedEmbeddings &embeddings;
   std::span<const int32_t> ids;
   uint64_t hidden, width;
-  std::vector<float> features, fitted;
 };
 
 /// At most about `tokens` of the stream: whole steps, evenly spread over it.
@@ -271,13 +270,14 @@ Calibrator::convert(std::span<const LayerChoice> layers,
         layers.begin(), layers.end(), layer,
         [](const LayerChoice &a, uint64_t b) { return a.layer < b; });
     if (choice != layers.end() && choice->layer == layer) {
-      const LayerFit fit = impl->convertLayer(
+      LayerFit fit = impl->convertLayer(
           *choice, streams, /*isLast=*/layer == layers.back().layer);
       NormedEmbeddings embeddings(impl->checkpoint, layer);
       CalibratedRows rows(fit.rows, embeddings, impl->text.rowIds,
                           impl->checkpoint.config());
       onLayer(
           {fit.figures, rows, fit.down, fit.lowRank ? &*fit.lowRank : nullptr});
+      impl->fitter.reuse(std::move(fit.rows));
     } else {
       for (HiddenStates *part : streams.passing())
         impl->states.feedForward(*part, layer);

@@ -11,6 +11,7 @@
 #include <array>
 #include <cmath>
 #include <fmt/format.h>
+#include <limits>
 #include <numeric>
 
 using namespace stem;
@@ -117,7 +118,7 @@ void DownRefit::addChoose(std::span<const int32_t> sequences, float *z,
 DownRefit::Result DownRefit::solve(std::span<const double> ridges) {
   Result result;
   result.update.resize(static_cast<size_t>(d * f));
-  double best = before;
+  double best = before, last = std::numeric_limits<double>::infinity();
   std::vector<float> candidate(result.update.size()), product;
   for (const double ridge : ridges) {
     if (best == 0)
@@ -130,6 +131,10 @@ DownRefit::Result DownRefit::solve(std::span<const double> ridges) {
       runner.product(layer, step.z.data(), step.count, product.data());
       after += squaredDistance(product, step.lacks);
     }
+    // The error has one valley over the ridges.
+    if (after > last)
+      break;
+    last = after;
     if (after < best) {
       best = after;
       result.ridge = ridge;

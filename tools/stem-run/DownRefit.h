@@ -52,7 +52,7 @@ public:
     /// Squared error on the places to choose over the squared output.
     double errorBefore = 0, errorAfter = 0;
   };
-  /// The ridge that leaves the least of what is lacking.
+  /// The ridge that leaves the least of what is lacking, of rising ones.
   Result solve(std::span<const double> ridges);
 
 private:

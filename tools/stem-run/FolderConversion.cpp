@@ -9,13 +9,14 @@
 
 #include "CommandLine.h"
 #include "Tokenizing.h"
-#include "stem/Runtime/Context.h"
+#include "stem/Runtime/Parallel.h"
 #include "stem/Support/Format.h"
 #include "stem/Support/Process.h"
 
 #include <algorithm>
+#include <condition_variable>
 #include <fmt/ranges.h>
-#include <future>
+#include <mutex>
 
 using namespace stem;
 namespace fs = std::filesystem;
@@ -234,7 +235,38 @@ void FolderConversion::writeDense(Progress &progress) {
                });
 }
 
-/// Rows are filled while those before them are written.
+namespace {
+
+/// Lets threads go one after the other, in the order of their tasks.
+class Turns {
+public:
+  /// Whether the tasks before have ended well.
+  bool wait(int64_t task) {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return next == task || hasFailed; });
+    return !hasFailed;
+  }
+  void end() {
+    const std::lock_guard lock(mutex);
+    ++next;
+    changed.notify_all();
+  }
+  void fail() {
+    const std::lock_guard lock(mutex);
+    hasFailed = true;
+    changed.notify_all();
+  }
+
+private:
+  std::mutex mutex;
+  std::condition_variable changed;
+  int64_t next = 0;
+  bool hasFailed = false;
+};
+
+} // namespace
+
+/// Each thread fills rows of its own and waits for its turn to write them.
 void FolderConversion::writeRows(size_t number, TableRows &rows,
                                  const std::function<void(uint64_t)> &onBytes) {
   constexpr const char *advice = "choose --row-dtype=bf16 or f32";
@@ -245,35 +277,41 @@ void FolderConversion::writeRows(size_t number, TableRows &rows,
   const uint64_t vocab = config().vocabSize;
   const uint64_t f = config().intermediateSize;
   const uint64_t step = rowsAtATime(config());
-  std::vector<float> filled(step * f), written(step * f);
+  const auto threads = static_cast<size_t>(stem_context_threads(context.get()));
+  std::vector<std::vector<float>> filled(threads);
   std::vector<std::byte> bytes(dtypeBytes(table.dtype, step * f).value());
-  std::future<void> writing;
-  for (uint64_t row = 0; row < vocab; row += step) {
-    const uint64_t count = std::min(step, vocab - row);
-    rows.fill(row, count, filled.data());
-    if (writing.valid())
-      writing.get();
-    std::swap(filled, written);
-    const std::span part(bytes.data(), bytes.size() / step * count);
-    writing = std::async(std::launch::async, [&, count, part] {
-      const std::span values(written.data(), count * f);
-      if (byteRows)
-        byteRows->encode(values, part, rounding, advice);
-      else
-        encodeChecked(table.name, table.dtype, values, part.data(), rounding,
-                      advice);
-      writer().write(part);
-    });
+  const auto write = [&](std::span<const float> values) {
+    const std::span part(bytes.data(), bytes.size() / step * values.size() / f);
+    if (byteRows)
+      byteRows->encode(values, part, rounding, advice);
+    else
+      encodeChecked(table.name, table.dtype, values, part.data(), rounding,
+                    advice);
+    writer().write(part);
     onBytes(part.size());
-  }
-  if (writing.valid())
-    writing.get();
+  };
+  Turns turns;
+  const auto pieces = static_cast<int64_t>((vocab + step - 1) / step);
+  parallelFor(context.get(), pieces, [&](int64_t piece, int64_t thread) {
+    try {
+      const uint64_t row = static_cast<uint64_t>(piece) * step;
+      const uint64_t count = std::min(step, vocab - row);
+      std::vector<float> &values = filled[static_cast<size_t>(thread)];
+      values.resize(step * f);
+      rows.fill(row, count, values.data());
+      if (turns.wait(piece))
+        write({values.data(), count * f});
+      turns.end();
+    } catch (...) {
+      turns.fail();
+      throw;
+    }
+  });
   if (byteRows)
     byteRows->writeRest(writer());
 }
 
 void FolderConversion::writeInitialTables() {
-  const ContextPtr context = createContext(basis.arguments.compile.threads);
   Progress progress("convert", static_cast<double>(bytesToWrite));
   writeDense(progress);
   for (size_t i = 0; i < tables.size(); ++i)
@@ -335,7 +373,8 @@ void FolderConversion::declareTexts() {
 
 FolderConversion::FolderConversion(const ConversionBasis &basis,
                                    const ConversionTarget &target)
-    : basis(basis), target(target) {
+    : basis(basis), target(target),
+      context(createContext(basis.arguments.compile.threads)) {
   outcome.rank = target.rank;
   outcome.layers = basis.chooseRanks(target.rank);
   declareDense();

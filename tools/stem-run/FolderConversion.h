@@ -17,6 +17,7 @@
 #include "TensorCopy.h"
 
 #include "stem/Model/ModelFolder.h"
+#include "stem/Runtime/Context.h"
 
 #include <filesystem>
 #include <functional>
@@ -85,6 +86,7 @@ private:
 
   const ConversionBasis &basis;
   const ConversionTarget &target;
+  ContextPtr context;         ///< its threads write tables
   CalibrationOutcome outcome; ///< without a calibration its layers alone
   std::vector<const TensorInfo *> copied; ///< from a GGUF file
   std::vector<TensorInfo> tables;

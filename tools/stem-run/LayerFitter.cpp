@@ -21,15 +21,15 @@ using namespace stem;
 
 namespace {
 
-/// Moves the rows that count to the front; gives their number.
-int64_t keepCounted(std::span<const uint8_t> counted, float *matrix,
-                    int64_t width) {
+/// Copies the rows that count; gives their number. `to` may be `from`.
+int64_t copyCounted(std::span<const uint8_t> counted, const float *from,
+                    int64_t width, float *to) {
   int64_t kept = 0;
   for (size_t i = 0; i < counted.size(); ++i) {
     if (!counted[i])
       continue;
-    float *from = matrix + static_cast<int64_t>(i) * width;
-    std::copy(from, from + width, matrix + kept * width);
+    const float *row = from + static_cast<int64_t>(i) * width;
+    std::copy(row, row + width, to + kept * width);
     ++kept;
   }
   return kept;
@@ -42,6 +42,7 @@ struct LayerFitter::Layer {
   uint64_t number;
   const LayerFitOptions &options;
   const LowRankTerm *lowRank = nullptr;
+  const HiddenStates *kept = nullptr; ///< the text whose taps are kept
 
   std::string name() const { return fmt::format("layer {}", number); }
 };
@@ -121,27 +122,37 @@ void LayerFitter::forEach(int64_t count, int64_t width, const Body &body) {
   });
 }
 
-void LayerFitter::taps(const Layer &layer, const HiddenStates &states,
-                       const TokenStream::Step &step) {
-  runner.taps(layer.number, states.at(step), step.count, normed.data(),
-              gate.data(), up.data());
-  states.leave(step);
+TapRows LayerFitter::taps(const Layer &layer, const HiddenStates &states,
+                          const TokenStream::Step &step) {
+  KeptTaps *kept = &states == layer.kept ? &*keptTaps : nullptr;
+  TapRows taps = {normed.data(), gate.data(), up.data()};
+  if (kept)
+    taps = kept->at(step, normed.data());
+  if (!kept || !kept->take(step)) {
+    runner.taps(layer.number, states.at(step), step.count, taps.hidden,
+                taps.gate, taps.up);
+    states.leave(step);
+  }
   if (!layer.lowRank)
-    return;
-  layer.lowRank->apply(normed.data(), step.count, term.data());
-  forEach(step.count, f, [&](int64_t i) { up[i] -= term[i]; });
+    return taps;
+  layer.lowRank->apply(taps.hidden, step.count, term.data());
+  forEach(step.count, f, [&](int64_t i) { up[i] = taps.up[i] - term[i]; });
+  taps.up = up.data();
+  return taps;
 }
 
-/// `gated` and `error` of the step whose taps were taken.
+/// `gated` and `error` of the step.
 void LayerFitter::applyRows(const Layer &layer, const LayerRows &rows,
                             const HiddenStates &states,
-                            const TokenStream::Step &step, bool leaveOneOut) {
-  RowPositions positions{states.rows(step), gate.data(), up.data()};
+                            const TokenStream::Step &step, const TapRows &taps,
+                            bool leaveOneOut) {
+  RowPositions positions{states.rows(step), taps.gate, taps.up};
   if (leaveOneOut)
     positions.counted = states.counted(step);
   rows.apply(positions, {nullptr, gated.data(), error.data()});
   if (layer.lowRank)
-    forEach(step.count, f, [&](int64_t i) { gated[i] += gate[i] * term[i]; });
+    forEach(step.count, f,
+            [&](int64_t i) { gated[i] += taps.gate[i] * term[i]; });
   keepMatrix(layer, positions);
 }
 
@@ -149,7 +160,7 @@ void LayerFitter::applyRows(const Layer &layer, const LayerRows &rows,
 void LayerFitter::applyStored(const Layer &layer, const LayerRows &rows,
                               const HiddenStates &states,
                               const TokenStream::Step &step,
-                              const StoredRow &store) {
+                              const TapRows &taps, const StoredRow &store) {
   const std::span<const int32_t> index = states.rows(step);
   rows.rows(index, error.data());
   parallelFor(runner.context(), step.count, [&](int64_t place) {
@@ -157,9 +168,9 @@ void LayerFitter::applyStored(const Layer &layer, const LayerRows &rows,
     store(ids[static_cast<size_t>(index[static_cast<size_t>(place)])],
           {error.data() + first, static_cast<size_t>(f)});
     for (int64_t i = first; i < first + f; ++i)
-      gated[i] = gate[i] * (error[i] + (layer.lowRank ? term[i] : 0));
+      gated[i] = taps.gate[i] * (error[i] + (layer.lowRank ? term[i] : 0));
   });
-  keepMatrix(layer, {index, gate.data(), up.data()});
+  keepMatrix(layer, {index, taps.gate, taps.up});
 }
 
 /// Where the id keeps the matrix nothing is lost.
@@ -175,7 +186,8 @@ void LayerFitter::keepMatrix(const Layer &layer,
       continue;
     const int64_t first = static_cast<int64_t>(i) * f;
     for (int64_t at = first; at < first + f; ++at) {
-      gated[at] = gate[at] * (up[at] + (layer.lowRank ? term[at] : 0));
+      gated[at] = positions.gate[at] *
+                  (positions.up[at] + (layer.lowRank ? term[at] : 0));
       error[at] = 0;
     }
   }
@@ -189,18 +201,18 @@ RowStatistics LayerFitter::statistics(const Layer &layer,
                                       const HiddenStates &fit,
                                       ColumnRange range) {
   RowStatistics sums(runner.context(), static_cast<int64_t>(ids.size()), range,
-                     layer.name());
+                     layer.name(), std::move(spentRows));
   sums.nameRows(ids);
   std::vector<int32_t> index;
   for (const TokenStream::Step &step : fit.stream().steps) {
-    taps(layer, fit, step);
+    const TapRows taps = this->taps(layer, fit, step);
     auto rows = fit.rows(step);
     auto counted = fit.counted(step);
     index.assign(rows.begin(), rows.end());
     for (size_t i = 0; i < index.size(); ++i)
       if (!counted[i])
         index[i] = -1;
-    sums.add(index, gate.data(), up.data());
+    sums.add(index, taps.gate, taps.up);
   }
   return sums;
 }
@@ -233,14 +245,15 @@ RowFit LayerFitter::fitPart(const Layer &layer, RowStatistics &&sums) {
 void LayerFitter::solveLowRank(const Layer &layer, const LayerRows &rows,
                                const HiddenStates &fit, LowRankFit &sums) {
   for (const TokenStream::Step &step : fit.stream().steps) {
-    taps(layer, fit, step);
+    const TapRows taps = this->taps(layer, fit, step);
     auto counted = fit.counted(step);
-    rows.apply({fit.rows(step), gate.data(), up.data(), counted},
+    rows.apply({fit.rows(step), taps.gate, taps.up, counted},
                {gated.data(), nullptr, nullptr});
-    forEach(step.count, f, [&](int64_t i) { error[i] = up[i] - gated[i]; });
-    int64_t kept = keepCounted(counted, error.data(), f);
-    keepCounted(counted, normed.data(), d);
-    keepCounted(counted, gate.data(), f);
+    forEach(step.count, f,
+            [&](int64_t i) { error[i] = taps.up[i] - gated[i]; });
+    int64_t kept = copyCounted(counted, error.data(), f, error.data());
+    copyCounted(counted, taps.hidden, d, normed.data());
+    copyCounted(counted, taps.gate, f, gate.data());
     sums.add(error.data(), normed.data(), gate.data(), kept);
   }
   std::vector<float> down = readDown(layer.number);
@@ -274,14 +287,14 @@ void LayerFitter::chooseShrinkage(const Layer &layer, LayerRows &rows,
   });
   std::vector<int32_t> index;
   for (const TokenStream::Step &step : choose.stream().steps) {
-    taps(layer, choose, step);
+    const TapRows taps = this->taps(layer, choose, step);
     auto counted = choose.counted(step);
     auto numbers = choose.rows(step);
     index.assign(numbers.begin(), numbers.end());
     for (size_t i = 0; i < index.size(); ++i)
       if (!counted[i])
         index[i] = -1;
-    rows.visit({index, gate.data(), up.data(), {}},
+    rows.visit({index, taps.gate, taps.up, {}},
                [&](const RowFit &, size_t number, const RowPositions &piece,
                    int64_t) { errors[number].add(piece); });
   }
@@ -337,8 +350,8 @@ LayerFitter::refitDown(const Layer &layer, const LayerRows &rows,
              target.data());
   };
   for (const TokenStream::Step &step : fit.states.stream().steps) {
-    taps(layer, fit.states, step);
-    applyRows(layer, rows, fit.states, step, /*leaveOneOut=*/true);
+    applyRows(layer, rows, fit.states, step, taps(layer, fit.states, step),
+              /*leaveOneOut=*/true);
     if (products)
       products->keep(step, gated.data());
     runner.product(layer.number, error.data(), step.count, target.data());
@@ -347,8 +360,8 @@ LayerFitter::refitDown(const Layer &layer, const LayerRows &rows,
                  target.data());
   }
   for (const TokenStream::Step &step : choose.states.stream().steps) {
-    taps(layer, choose.states, step);
-    applyRows(layer, rows, choose.states, step, /*leaveOneOut=*/false);
+    applyRows(layer, rows, choose.states, step,
+              taps(layer, choose.states, step), /*leaveOneOut=*/false);
     runner.product(layer.number, error.data(), step.count, target.data());
     runner.product(layer.number, gated.data(), step.count, hidden.data());
     forEach(step.count, d, [&](int64_t i) { hidden[i] += target[i]; });
@@ -370,16 +383,28 @@ LayerFitter::refitDown(const Layer &layer, const LayerRows &rows,
 // The interface
 //===----------------------------------------------------------------------===//
 
+void LayerFitter::keepTaps(Layer &layer, const HiddenStates &fit) {
+  if (!layer.options.keepsTaps)
+    return;
+  const int64_t hidden = layer.options.rank > 0 ? d : 0;
+  if (!keptTaps || keptTaps->hiddenSize() != hidden)
+    keptTaps.emplace(fit.stream(), hidden, f);
+  keptTaps->forget();
+  layer.kept = &fit;
+}
+
 LayerFit LayerFitter::fit(uint64_t layer, const LayerText &fit,
                           const LayerText &choose,
                           const LayerFitOptions &options) {
   Layer work{layer, options};
+  keepTaps(work, fit.states);
   std::optional<LowRankTerm> lowRank;
   std::optional<LayerRows> rows = fitRows(work, fit.states);
   if (options.rank > 0) {
     lowRank = fitLowRank(work, *rows, fit.states);
     work.lowRank = &*lowRank;
-    rows.reset(); // never two of them in memory
+    reuse(std::move(*rows)); // never two of them in memory
+    rows.reset();
     rows = fitRows(work, fit.states);
   }
   chooseShrinkage(work, *rows, choose.states);
@@ -420,8 +445,8 @@ void LayerFitter::propagate(const LayerFit &layer, HiddenStates &states,
     if (leaveOneOut && layer.products) {
       layer.products->read(step, gated.data());
     } else {
-      taps(work, states, step);
-      applyRows(work, layer.rows, states, step, leaveOneOut);
+      applyRows(work, layer.rows, states, step, taps(work, states, step),
+                leaveOneOut);
     }
     project(work, states, step);
   }
@@ -442,8 +467,8 @@ void LayerFitter::propagateStored(const LayerFit &layer, HiddenStates &states,
              layer.lowRank ? &*layer.lowRank : nullptr};
   runner.replaceDown(work.number, layer.down);
   for (const TokenStream::Step &step : states.stream().steps) {
-    taps(work, states, step);
-    applyStored(work, layer.rows, states, step, store);
+    applyStored(work, layer.rows, states, step, taps(work, states, step),
+                store);
     project(work, states, step);
   }
   runner.restoreDown(work.number);

@@ -10,6 +10,7 @@
 
 #include "HiddenStates.h"
 #include "KeptProducts.h"
+#include "KeptTaps.h"
 #include "LayerRows.h"
 #include "LayerRunner.h"
 
@@ -35,6 +36,9 @@ struct LayerFitOptions {
   /// product a place; KeptProducts::bytes of the text to fit, which is then the
   /// same for all layers.
   bool keepsProducts = false;
+  /// Whether the taps of the text to fit are kept, so that its passes run the
+  /// gate and the up-projection once; KeptTaps::bytes of it, likewise.
+  bool keepsTaps = false;
   /// One flag for each of the text's ids: it keeps the matrix. Empty: none.
   std::vector<uint8_t> keepsMatrix;
   /// The same for a position of the text to fit that is left out: an id that
@@ -100,6 +104,9 @@ public:
   LayerFit fit(uint64_t layer, const LayerText &fit, const LayerText &choose,
                const LayerFitOptions &options);
 
+  /// Fits the next layer in the memory of these rows.
+  void reuse(LayerRows &&rows) { spentRows = rows.takeMemory(); }
+
   /// What each rank of a low-rank term, from 1 on, would take off the weighted
   /// error of the rows, as a share of what the full rank takes off; falling.
   std::vector<double> rankGains(uint64_t layer, const HiddenStates &fit,
@@ -119,14 +126,15 @@ private:
   void readEmbeddings();
   template <typename Body>
   void forEach(int64_t count, int64_t width, const Body &body);
-  void taps(const Layer &layer, const HiddenStates &states,
-            const TokenStream::Step &step);
+  TapRows taps(const Layer &layer, const HiddenStates &states,
+               const TokenStream::Step &step);
+  void keepTaps(Layer &layer, const HiddenStates &fit);
   void applyRows(const Layer &layer, const LayerRows &rows,
                  const HiddenStates &states, const TokenStream::Step &step,
-                 bool leaveOneOut);
+                 const TapRows &taps, bool leaveOneOut);
   void applyStored(const Layer &layer, const LayerRows &rows,
                    const HiddenStates &states, const TokenStream::Step &step,
-                   const StoredRow &store);
+                   const TapRows &taps, const StoredRow &store);
   void project(const Layer &layer, HiddenStates &states,
                const TokenStream::Step &step);
   void keepMatrix(const Layer &layer, const RowPositions &positions);
@@ -156,6 +164,8 @@ private:
   /// Of the layer in work. Its pages stay from layer to layer: new ones take
   /// longer than what is written to them.
   std::optional<KeptProducts> keptProducts;
+  std::optional<KeptTaps> keptTaps; ///< likewise
+  Arena spentRows;                  ///< likewise
   /// Of one step: hidden states, targets and what enters the FFN (places x d);
   /// gate, up, g ⊙ (U + M h), g ⊙ (u − U − M h) and M h (places x F).
   std::vector<float> hidden, target, normed, gate, up, gated, error, term;

@@ -34,6 +34,9 @@ public:
   /// Parts come in order of their columns. `spillFolder` as in RowParts.
   void add(RowFit &&part, const std::filesystem::path &spillFolder);
 
+  /// The memory of a part, for the next rows; these are not used any more.
+  Arena takeMemory() { return parts.front().fit.takeMemory(); }
+
   /// Goes through the parts; `number` is 0 for the first.
   void visit(const std::function<void(RowFit &, size_t number)> &work);
   /// The same with the positions in pieces, which begin at `first`.

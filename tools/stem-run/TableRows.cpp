@@ -27,10 +27,11 @@ uint64_t stem::rowsAtATime(const ModelConfig &config) {
                   config.vocabSize);
 }
 
-int64_t stem::rowWritingBytes(const ModelConfig &config) {
+int64_t stem::rowWritingBytes(const ModelConfig &config, int threads) {
+  const uint64_t f = config.intermediateSize;
   return static_cast<int64_t>(
-      rowsAtATime(config) * (4 * config.intermediateSize + config.hiddenSize) *
-      sizeof(float));
+      rowsAtATime(config) * sizeof(float) *
+      (f + static_cast<uint64_t>(threads) * (2 * f + config.hiddenSize)));
 }
 
 NormedEmbeddings::NormedEmbeddings(const Checkpoint &checkpoint, uint64_t layer)
@@ -88,7 +89,7 @@ public:
 
   void fill(uint64_t first, uint64_t count, float *out) override {
     constexpr int64_t tile = 32;
-    input.resize(count * static_cast<uint64_t>(d));
+    std::vector<float> input(count * static_cast<uint64_t>(d));
     embeddings.read(first, count, input.data());
     const int64_t rows = static_cast<int64_t>(count);
     parallelFor(context, (rows + tile - 1) / tile, [&](int64_t task) {
@@ -121,7 +122,6 @@ private:
   std::vector<float> bias;
   int64_t d, f;
   Arena packed;
-  std::vector<float> input;
 };
 
 /// W_up is linear: the mean of the rows is the row of the mean.

@@ -22,7 +22,8 @@ namespace stem {
 class TableRows {
 public:
   virtual ~TableRows();
-  /// Rows [first, first + count) to `out`, [count, d_ff].
+  /// Rows [first, first + count) to `out`, [count, d_ff]. Several threads may
+  /// call it at once.
   virtual void fill(uint64_t first, uint64_t count, float *out) = 0;
 };
 
@@ -30,10 +31,9 @@ public:
 /// keep the threads busy.
 uint64_t rowsAtATime(const ModelConfig &config);
 
-/// Bytes that this holds at most: the rows that are filled and those that are
-/// written, rows that come from elsewhere, the same as they are stored, and
-/// their ids' embeddings.
-int64_t rowWritingBytes(const ModelConfig &config);
+/// Bytes that this holds at most: rows as they are stored, and for each thread
+/// those that it fills, rows that come from elsewhere and the ids' embeddings.
+int64_t rowWritingBytes(const ModelConfig &config, int threads);
 
 /// Embeddings as the layer's up-projection would see them with nothing else in
 /// the residual stream.

@@ -87,6 +87,9 @@ public:
   /// back.
   std::span<const float> table() const;
   void moveTo(const float *copy);
+  /// For the statistics of the next fit; nothing but destruction is left for
+  /// the object.
+  Arena takeMemory() { return std::move(sums.memory); }
 
   /// k, at first 4.
   void setShrinkage(double k);

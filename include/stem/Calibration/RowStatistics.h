@@ -32,9 +32,11 @@ struct ColumnRange {
 class RowStatistics {
 public:
   /// Sums for `rows` ids of these dimensions. `name` stands in messages:
-  /// "layer 3". The context outlives the object.
+  /// "layer 3". The context outlives the object. `spent` is memory of a fit
+  /// before, which is used again where it has the size: new pages take longer
+  /// than what is written to them.
   RowStatistics(stem_context *context, int64_t rows, ColumnRange range,
-                std::string name);
+                std::string name, Arena spent = {});
   /// Of all dimensions.
   RowStatistics(stem_context *context, int64_t rows, int64_t columns,
                 std::string name)

@@ -75,6 +75,23 @@ TEST(RowStatistics, SameBitsForPiecesAndThreads) {
     }
 }
 
+TEST(RowStatistics, BeginsAnewInSpentMemory) {
+  ContextPtr context = createContext(2);
+  const int64_t bytes = Layer::ids * ffn * 3 * int64_t(sizeof(float));
+  for (const int64_t size : {bytes, bytes + 4}) { // another size is of no use
+    Arena spent(size, "what was before");
+    std::fill_n(static_cast<float *>(spent.data()), 3 * Layer::ids * ffn, 7.0f);
+    const void *place = spent.data();
+    RowStatistics statistics(context.get(), Layer::ids, {0, ffn, ffn},
+                             "layer 3", std::move(spent));
+    EXPECT_EQ(statistics.gateSquares() == place, size == bytes);
+    const std::vector<float> zeros(Layer::ids * ffn);
+    EXPECT_EQ(all(statistics.gateSquares()), zeros);
+    EXPECT_EQ(all(statistics.gatedUps()), zeros);
+    EXPECT_EQ(all(statistics.ups()), zeros);
+  }
+}
+
 TEST(RowStatistics, LeavesOutPositions) {
   ContextPtr context = createContext(2);
   RowStatistics statistics(context.get(), 3, 2, "layer 3");

@@ -71,10 +71,11 @@ TEST(CalibrationPlan, Llama1B) {
   EXPECT_EQ(plan.program, model.sizes.program);
   EXPECT_EQ(plan.files, model.sizes.files);
   EXPECT_EQ(plan.products, 44'000 * 8192LL * 2);
+  EXPECT_EQ(plan.taps, 44'000 * 2 * 8192LL * 4);
   EXPECT_EQ(plan.total(), plan.weights + plan.states + plan.rows + plan.work +
-                              plan.products + plan.steps + plan.files +
-                              plan.program);
-  EXPECT_LT(plan.total(), 8 * GB);
+                              plan.products + plan.taps + plan.steps +
+                              plan.files + plan.program);
+  EXPECT_LT(plan.total(), 11 * GB);
 }
 
 /// The text to check is run twice; scales and hot rows wait to be written.
@@ -91,21 +92,34 @@ TEST(CalibrationPlan, CountsRowsOf8Bits) {
   EXPECT_EQ(plan.rows, full.rows);
 }
 
-TEST(CalibrationPlan, ProductsAreComputedAgainBeforeStatesSpill) {
+TEST(CalibrationPlan, TapsThenProductsAreComputedAgainBeforeStatesSpill) {
   Llama model;
   const CalibrationPlan whole =
       planCalibration(model.config, model.sizes, INT64_MAX);
-  const CalibrationPlan plan =
+  const CalibrationPlan withoutTaps =
       planCalibration(model.config, model.sizes, whole.total() - 1);
+  EXPECT_EQ(withoutTaps.taps, 0);
+  EXPECT_EQ(withoutTaps.products, whole.products);
+  EXPECT_EQ(withoutTaps.total(), whole.total() - whole.taps);
+  const CalibrationPlan plan =
+      planCalibration(model.config, model.sizes, withoutTaps.total() - 1);
   EXPECT_EQ(plan.products, 0);
-  EXPECT_EQ(plan.total(), whole.total() - whole.products);
+  EXPECT_EQ(plan.total(), withoutTaps.total() - whole.products);
   EXPECT_EQ(plan.spill, 0);
+}
+
+TEST(CalibrationPlan, TapsOfALowRankTermHaveWhatEntersIt) {
+  Llama model;
+  model.sizes.rank = 64;
+  const CalibrationPlan plan =
+      planCalibration(model.config, model.sizes, INT64_MAX);
+  EXPECT_EQ(plan.taps, 44'000 * (2 * 8192LL + 2048) * 4);
 }
 
 TEST(CalibrationPlan, StatesSpillBeforeWeightsAreReadAgain) {
   Llama model;
   CalibrationPlan whole = planCalibration(model.config, model.sizes, INT64_MAX);
-  whole.products = 0;
+  whole.products = whole.taps = 0;
   const CalibrationPlan spilled =
       planCalibration(model.config, model.sizes, whole.total() - 1);
   EXPECT_EQ(spilled.spill, whole.states);
@@ -156,8 +170,8 @@ TEST(CalibrationPlan, Qwen4BRowsInParts) {
 
   // In a file, but summed at once: the other fits are made without them.
   const CalibrationPlan file =
-      planFor(whole.total() - whole.products - whole.weights - whole.states +
-              least.weights);
+      planFor(whole.total() - whole.taps - whole.products - whole.weights -
+              whole.states + least.weights);
   EXPECT_EQ(file.rowParts, 1);
   EXPECT_EQ(file.rowSpill, sums);
   EXPECT_LT(file.rows, 2 * GB);

@@ -176,7 +176,53 @@ std::vector<float> propagated(Bench &bench, const LayerFitOptions &options) {
   return result;
 }
 
-TEST(LayerFitter, KeptProductsGiveTheSameBits) {
+TEST(LayerFitter, TakesTheRidgeWithTheLeastError) {
+  Bench bench(goldenFolder("llama_gqa"));
+  const auto fit = bench.states(bench.text.fit);
+  const auto choose = bench.states(bench.text.choose);
+  const auto figuresOf = [&](std::vector<double> ridges) {
+    LayerFitOptions options;
+    options.ridges = std::move(ridges);
+    return bench.fitter.fit(0, {*fit}, {*choose}, options).figures;
+  };
+  const std::vector<double> ridges = {1e-3, 1e-2, 1e-1, 1, 10};
+  double least = 1, best = 0;
+  for (const double ridge : ridges)
+    if (const double error = figuresOf({ridge}).errorAfter; error < least) {
+      least = error;
+      best = ridge;
+    }
+  const CalibratedLayer chosen = figuresOf(ridges);
+  EXPECT_EQ(chosen.ridge, best);
+  EXPECT_EQ(chosen.errorAfter, least);
+  EXPECT_NE(best, ridges.back()); // some were not tried
+}
+
+/// Of several ranks, and of a layer after the other, in the same memory.
+TEST(LayerFitter, TapsAreThoseOfTheLayer) {
+  Bench bench(goldenFolder("llama_gqa"));
+  const auto fit = bench.states(bench.text.fit);
+  const auto choose = bench.states(bench.text.choose);
+  LayerFitOptions options;
+  const auto downOf = [&](uint64_t layer, int64_t rank) {
+    options.rank = rank;
+    LayerFit fitted = bench.fitter.fit(layer, {*fit}, {*choose}, options);
+    bench.fitter.reuse(std::move(fitted.rows));
+    return fitted.down;
+  };
+  std::vector<std::vector<float>> computed, kept;
+  for (auto *downs : {&computed, &kept}) {
+    options.keepsTaps = downs == &kept;
+    for (const auto [layer, rank] :
+         {std::pair(0, 0), {1, 0}, {1, 4}, {0, 4}, {0, 0}})
+      downs->push_back(downOf(static_cast<uint64_t>(layer), rank));
+  }
+  EXPECT_EQ(kept, computed);
+  EXPECT_EQ(kept.front(), kept.back());
+  EXPECT_NE(kept[0], kept[1]);
+}
+
+TEST(LayerFitter, WhatIsKeptGivesTheSameBits) {
   for (DType dtype : {DType::F32, DType::BF16})
     for (int64_t rank : {0, 4}) {
       Bench bench(goldenFolder("llama_gqa"), dtype);
@@ -187,9 +233,14 @@ TEST(LayerFitter, KeptProductsGiveTheSameBits) {
       options.keepsMatrixLeftOut = options.keepsMatrix;
       options.keepsMatrixLeftOut[4] = 1;
       const std::vector<float> computed = propagated(bench, options);
-      options.keepsProducts = true;
-      EXPECT_EQ(propagated(bench, options), computed)
-          << dtypeName(dtype) << ", rank " << rank;
+      for (const auto [keepsTaps, keepsProducts] :
+           {std::pair(false, true), {true, false}, {true, true}}) {
+        options.keepsTaps = keepsTaps;
+        options.keepsProducts = keepsProducts;
+        EXPECT_EQ(propagated(bench, options), computed)
+            << dtypeName(dtype) << ", rank " << rank << ", taps " << keepsTaps
+            << ", products " << keepsProducts;
+      }
     }
 }
 
