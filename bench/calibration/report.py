@@ -53,15 +53,15 @@ def main():
     print("| " + " | ".join(HEAD) + " |")
     print("|" + " --- |" * len(HEAD))
     for (name, seed), entry in results.items():
-        losses = entry["losses"]
+        losses = entry.get("losses")
         cells = [name, str(seed)] + [
-            f"{common.perplexity(losses[register]):.5g}"
+            f"{common.perplexity(losses[register]):.5g}" if losses else ""
             for register in common.REGISTERS]
         if name == "dense":
             cells += ["1", "1", "1", "1", "", "",
                       f"{entry['folder_bytes'] / 1e9:.2f}", "", ""]
         else:
-            cells += ratio_cells(losses, bootstrap)
+            cells += ratio_cells(losses, bootstrap) if losses else ["", ""]
             cells += (ratio_cells(entry["judge"], judge)
                       if judge and "judge" in entry else ["", ""])
             cells += cost_cells(entry, dense)

@@ -110,18 +110,18 @@ def convert(model, out, configuration, seed, layers):
                              - result.get("bytes_of_zero_columns", 0))}
 
 
-def all_losses(model, configuration):
-    losses = {"losses": common.losses(model)}
+def all_losses(model, configuration, is_judge_alone):
+    losses = {} if is_judge_alone else {"losses": common.losses(model)}
     if is_judged(configuration):
         losses["judge"] = common.losses(model, "judge")
         losses["judge_texts"] = common.judge_digest()
     return losses
 
 
-def run(model, configuration, seed, results, keep):
+def run(model, configuration, seed, results, keep, is_judge_alone):
     """The result, or None where it waits for another one."""
     if configuration.options is None:
-        return {**all_losses(model, configuration),
+        return {**all_losses(model, configuration, False),
                 "folder_bytes": folder_bytes(model), **hold_shape(model)}
     layers = None
     if configuration.layers_of:
@@ -134,16 +134,17 @@ def run(model, configuration, seed, results, keep):
     os.makedirs(os.path.dirname(out), exist_ok=True)
     try:
         entry = convert(model, out, configuration, seed, layers)
-        entry.update(all_losses(out, configuration))
+        entry.update(all_losses(out, configuration, is_judge_alone))
     finally:
         if not keep:
             shutil.rmtree(out, ignore_errors=True)
     return entry
 
 
-def is_complete(result, configuration):
-    return result is not None and ("judge" in result
-                                   or not is_judged(configuration))
+def is_complete(result, configuration, is_judge_alone):
+    return (result is not None
+            and ("judge" in result or not is_judged(configuration))
+            and ("losses" in result or is_judge_alone))
 
 
 def main():
@@ -155,6 +156,9 @@ def main():
                         help="of these seeds alone, like 0,1")
     parser.add_argument("--keep", action="store_true",
                         help="keep the converted folders")
+    parser.add_argument("--judge-only", action="store_true",
+                        help="of what the judge documents are for, read no "
+                             "others")
     options = parser.parse_args()
     seeds = {int(seed) for seed in options.seeds.split(",") if seed}
     digest = common.texts_digest()
@@ -163,14 +167,16 @@ def main():
     for configuration in CONFIGURATIONS:
         for seed in configuration.seeds:
             name = configuration.name
-            if (is_complete(results.get((name, seed)), configuration)
+            judge_alone = options.judge_only and is_judged(configuration)
+            if (is_complete(results.get((name, seed)), configuration,
+                            judge_alone)
                     or not re.search(options.only, name)
                     or (seeds and seed not in seeds)):
                 continue
             print(f"{name}, seed {seed}", file=sys.stderr, flush=True)
             try:
                 entry = run(options.model, configuration, seed, results,
-                            options.keep)
+                            options.keep, judge_alone)
             except common.Failed as error:
                 print(f"  failed: {error}", file=sys.stderr)
                 failed = True

@@ -20,7 +20,7 @@ Configuration = collections.namedtuple(
     "Configuration", "name start options steps seeds", defaults=((0,),))
 
 BATCH, LENGTH = 4, 512
-SEARCH_STEPS = 60
+SEARCH_STEPS = 30
 FINAL_STEPS = 400
 MAIN_SEEDS = (0, 1, 2)
 

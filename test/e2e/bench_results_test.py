@@ -73,16 +73,16 @@ class BenchResultsTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout
 
-    def run_benchmark(self, folder, only):
+    def run_benchmark(self, folder, only, *options):
         """The commands that it ran."""
         open(self.calls, "w").close()
         self.python(os.path.join(folder, "run.py"), self.model,
-                    f"--only={only}", "--seeds=0")
+                    f"--only={only}", "--seeds=0", *options)
         with open(self.calls) as file:
             return file.read().split()
 
-    def calibrate(self, only="^dense$|^ten, rank (0|64)$"):
-        return self.run_benchmark(CALIBRATION, only)
+    def calibrate(self, only="^dense$|^ten, rank (0|64)$", *options):
+        return self.run_benchmark(CALIBRATION, only, *options)
 
     def change(self, name, change, path=None):
         """Rewrites the last result of this name."""
@@ -136,6 +136,21 @@ class BenchResultsTest(unittest.TestCase):
         self.assertEqual(self.calibrate("^dense$|^ten, rank 0$"), [])
         self.assertEqual(self.reported(), ["dense", "ten, rank 0", "older"])
         self.assertEqual(self.reported(8), ["1", "1 (1 to 1)", "1 (1 to 1)"])
+
+    def test_judge_documents_alone(self):
+        ten = "^ten, rank 0$"
+        self.calibrate("^dense$")
+        self.assertEqual(self.calibrate(ten, "--judge-only"),
+                         ["convert", "eval"])
+        self.assertEqual(self.calibrate(ten, "--judge-only"), [])
+        self.assertEqual(self.reported(6)[1], "")
+        self.assertEqual(self.reported(8)[1], "1 (1 to 1)")
+        # What is not for the judge documents is read whole.
+        self.assertEqual(self.calibrate("^28 layers.*self", "--judge-only"),
+                         ["convert", "eval"])
+        self.assertEqual(self.reported(6)[2], "1 (1 to 1)")
+        self.assertEqual(self.calibrate(ten), ["convert", "eval", "eval"])
+        self.assertEqual(self.reported(6)[1:], ["1 (1 to 1)"] * 2)
 
     def test_other_documents_to_judge_by(self):
         self.calibrate("^dense$|^ten, rank 0$")
