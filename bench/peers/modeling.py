@@ -265,6 +265,28 @@ def check_use(results, model, folder, name):
                     said is not None, message=said)
 
 
+def check_penalty(results, model, folder, name):
+    """The repetition penalty that generation_config.json has from a calibrated
+    conversion, in f32 on both sides."""
+    count, prompt = 48, IDS[0, :20]
+    declared = model.generation_config.repetition_penalty
+    results.add(f"{name}: repetition penalty that transformers reads", declared,
+                "1.1", declared == 1.1)
+    options = {"do_sample": False, "max_new_tokens": count, "eos_token_id": -1,
+               "attention_mask": torch.ones_like(prompt)[None]}
+    theirs = model.generate(prompt[None], **options)[0, -count:].tolist()
+    without = model.generate(prompt[None], repetition_penalty=1.0,
+                             **options)[0, -count:].tolist()
+    ours = common.stem_run(
+        "generate", folder, "--dtype=f32", f"-n{count}", "--ignore-end",
+        "--prompt-ids=" + ",".join(map(str, prompt.tolist())))["ids"]
+    results.add(f"{name}: greedy ids with the penalty equal those of stem-run",
+                ours == theirs, "True", ours == theirs,
+                f"stem-run generate -n{count} --dtype=f32")
+    results.add(f"{name}: ids without the penalty are others",
+                without != theirs, "True", without != theirs)
+
+
 def check_refusal(results, folder, name):
     """Without remote code there is no model, rather than one of random rows."""
     for loader in (AutoConfig, AutoModelForCausalLM):
@@ -326,6 +348,7 @@ def main():
             check_logits(results, model, folder, init)
             if init in ("mixed", "special"):
                 check_perplexity(results, model, folder, init)
+                check_penalty(results, model, folder, init)
             if init in ("row-mean", "select"):
                 check_use(results, model, folder, init)
         check_refusal(results, folder, init)

@@ -170,6 +170,35 @@ class TrainResumeTest(TrainingTest):
                               *common, f"--out={out}", "--resume",
                               f"--steps={step + 3}")
 
+    def test_no_checkpoint(self):
+        """The same model, and no way to go on."""
+        batch, whole, out = self.batch(), self.path("whole"), self.path("out")
+        common = [STEM, f"--batch-ids={batch}"]
+        stem_run("train", *common, f"--out={whole}", "--steps=4")
+        run = stem_run("train", *common, f"--out={out}", "--steps=4",
+                       "--save-every=1", "--keep=0")
+        self.assertRegex(run.stderr, r"disk: [0-9.]+ .?B for the model \(")
+        self.assert_same_run(whole, out)
+        self.assertEqual(checkpoints(out), [])
+        self.assert_fails(["--resume finds no checkpoint"], "train", *common,
+                          f"--out={out}", "--steps=4", "--resume")
+        self.assert_fails(["--keep=0 writes no checkpoint, and --resume"],
+                          "train", *common, f"--out={whole}", "--steps=4",
+                          "--keep=0", "--resume", status=2)
+        self.assertEqual(len(checkpoints(whole)), 1)
+
+        stopped = self.path("stopped")
+        process = self.start(*common, f"--out={stopped}", "--steps=200000",
+                             "--keep=0")
+        path = os.path.join(stopped, "training", "metrics.jsonl")
+        self.wait_for(lambda: os.path.exists(path) and
+                      os.path.getsize(path) > 1000, process)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate()
+        self.assertEqual(process.returncode, 128 + signal.SIGINT, errors)
+        self.assertIn("; --keep=0 saves nothing", errors)
+        self.assertEqual(checkpoints(stopped), [])
+
     def test_signal_before_the_first_step(self):
         """Nothing is kept, and nothing stays."""
         out, text = self.path("out"), self.text(documents=4000)
@@ -280,6 +309,11 @@ class TrainResumeTest(TrainingTest):
         self.assertIn("are needed (2 checkpoints of", result.stderr)
         self.assertIn("are free on this file system", result.stderr)
         self.assertNotIn("step 1/", result.stderr)
+        self.assertIn("or --keep=0, a run that cannot go on", result.stderr)
+        result = self.in_small_folder("100k", script, STEM, "--keep=0",
+                                      f"--batch-ids={batch}", "--steps=3")
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertIn("are needed for the model, ", result.stderr)
         # Filled by others while it runs.
         script = ('stem-run train "$@" --out="$0/out" --steps=2 && '
                   '(cat /dev/zero >"$0/rest" 2>/dev/null; '

@@ -308,8 +308,9 @@ void addRunOptions(CLI::App &command, TrainArguments &arguments) {
   addCount(command, "--save-every", arguments.saveEvery, 0,
            "Steps between checkpoints (default: 100; 0: after the last step "
            "alone)");
-  addCount(command, "--keep", arguments.keep, 1,
-           "Checkpoints that are kept (default: 1)");
+  addCount(command, "--keep", arguments.keep, 0,
+           "Checkpoints that are kept (default: 1; 0: none is written, and the "
+           "run cannot go on once it has ended)");
   command
       .add_option_function<std::string>(
           "--recompute-budget",
@@ -363,6 +364,9 @@ void completeArguments(const CLI::App &command, TrainArguments &arguments) {
   if (arguments.evalEvery && data.validation == 0)
     throw UsageError("--eval-every needs documents to validate on; give "
                      "--validation above 0");
+  if (arguments.keep == 0 && arguments.resume)
+    throw UsageError("--keep=0 writes no checkpoint, and --resume goes on from "
+                     "one: leave one of them out");
   if (command.count("--distill-weight") && arguments.teacher.empty())
     throw UsageError("--distill-weight goes with --distill=TEACHER");
   RowOptimizerOptions &rows = arguments.trainer.rows;

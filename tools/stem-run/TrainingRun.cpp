@@ -332,7 +332,8 @@ void TrainingRun::requireSpace() const {
   const uint64_t rates = static_cast<uint64_t>(arguments.steps) *
                          step->tables().size() * sizeof(double);
   const uint64_t one = CheckpointStore::plannedBytes(trainer->state()) + rates;
-  const auto count = static_cast<uint64_t>(arguments.keep) + 1;
+  const uint64_t count =
+      arguments.keep > 0 ? static_cast<uint64_t>(arguments.keep) + 1 : 0;
   const uint64_t present = std::min(store.presentBytes(), one * count);
   const uint64_t exported = trained->bytesNeeded();
   const uint64_t needed = one * count - present + exported;
@@ -340,16 +341,27 @@ void TrainingRun::requireSpace() const {
   const auto text = [](uint64_t bytes) {
     return formatBytes(static_cast<double>(bytes));
   };
-  printStderr("disk: {} for {} checkpoints of {} and {} ({} free)\n",
-              text(needed), count, text(one), trained->name(), text(available));
-  if (needed > available)
-    fail("{}: {} are needed ({} checkpoints of {}, one more than --keep={} "
-         "while one is written, and {} of {}, less {} that are there), "
-         "{} are free on this file system; free {}, choose another --out, or "
-         "give --row-optimizer=rowwise or --train=tables",
-         folder.out().string(), text(needed), count, text(one), arguments.keep,
-         text(exported), trained->name(), text(present), text(available),
+  printStderr("disk: {} for {}{} ({} free)\n", text(needed),
+              count > 0
+                  ? fmt::format("{} checkpoints of {} and ", count, text(one))
+                  : "",
+              trained->name(), text(available));
+  if (needed <= available)
+    return;
+  const std::string out = folder.out().string();
+  if (count == 0)
+    fail("{}: {} are needed for {}, {} are free on this file system; free {} "
+         "or choose another --out",
+         out, text(needed), trained->name(), text(available),
          text(needed - available));
+  fail("{}: {} are needed ({} checkpoints of {}, one more than --keep={} "
+       "while one is written, and {} of {}, less {} that are there), "
+       "{} are free on this file system; free {}, choose another --out, give "
+       "--row-optimizer=rowwise or --train=tables, or --keep=0, a run that "
+       "cannot go on once it has ended",
+       out, text(needed), count, text(one), arguments.keep, text(exported),
+       trained->name(), text(present), text(available),
+       text(needed - available));
 }
 
 //===----------------------------------------------------------------------===//
@@ -375,9 +387,11 @@ void TrainingRun::train(const StopOnSignal &stop) {
     if (stop.signal() && done < arguments.steps) {
       endLine();
       throw Interrupted(
-          fmt::format("stopped after step {} of {}, which is saved; the same "
-                      "command with --resume goes on",
-                      done, arguments.steps),
+          fmt::format("stopped after step {} of {}{}", done, arguments.steps,
+                      arguments.keep > 0
+                          ? ", which is saved; the same command with --resume "
+                            "goes on"
+                          : "; --keep=0 saves nothing"),
           stop.signal());
     }
   }
@@ -526,6 +540,8 @@ void TrainingRun::save() {
              ? ""
              : fmt::format("; the checkpoint of step {} is kept", savedStep));
   }
+  if (arguments.keep == 0)
+    return;
   RunState state;
   state.step = done;
   state.position = position;
