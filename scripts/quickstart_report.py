@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # Part of Stem, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Puts the models of quickstart.sh side by side: the dense one and what it was
-converted to, with rows alone and with a low-rank map beside them.
+"""Puts the models of quickstart.sh side by side: the dense one, what it was
+converted to, with rows alone and with a low-rank map beside them, and the last of
+these after some steps of training.
 
 usage: quickstart_report.py FOLDER
 
 Reads what stem-run wrote with --json: convert-*.json, a conversion or several,
-which say what models there are; of each eval-MODEL.json, and what any of
+and train-RECOVERED.json, which say what models there are; of each eval-MODEL.json, and what any of
 bench-*.json has; llama-bench.json where llama.cpp is installed; and the generated
 texts generate-MODEL.txt. A figure that is not in them is shown as '-'.
 """
@@ -18,6 +19,7 @@ import os
 import sys
 
 DENSE = "dense"
+RECOVERED = "recovered"
 UNITS = ["", "k", "M", "G", "T"]
 
 
@@ -77,8 +79,18 @@ def conversions(folder):
     return {os.path.basename(result["out"]): result for result in results}
 
 
+def all_models(folder):
+    """{model: its conversion, None of the dense one}; training changes what no
+    figure of a conversion says."""
+    models = {DENSE: None, **conversions(folder)}
+    trained = load(folder, f"train-{RECOVERED}.json")
+    if trained:
+        models[RECOVERED] = models[os.path.basename(trained["model"])]
+    return models
+
+
 def title(model, conversion):
-    if model == DENSE:
+    if model in (DENSE, RECOVERED):
         return model
     rank = at(conversion, "calibration", "mix_rank")
     return f"STEM, rank {rank}" if rank else "STEM"
@@ -112,6 +124,11 @@ def rows(folder, models):
                figure(rate, 1) if rate else "")
     yield ("peak memory, bytes",
            *(readable(at(model, "peak_bytes")) for model in measured), "")
+    trained = load(folder, f"train-{RECOVERED}.json")
+    for label, key in [("tokens trained on", "tokens"),
+                       ("seconds of training", "seconds")] if trained else []:
+        yield (label, *(figure(trained[key] if name == RECOVERED else None, 0)
+                        for name in models), "")
 
 
 def texts(folder, models):
@@ -127,7 +144,7 @@ def main(arguments):
         print(__doc__)
         return 2
     folder = arguments[0]
-    models = {DENSE: None, **conversions(folder)}
+    models = all_models(folder)
     table = [("", *(title(*model) for model in models.items()), "llama.cpp")]
     table += rows(folder, models)
     columns = len(table[0]) - (not any(row[-1] for row in table[1:]))
