@@ -439,9 +439,11 @@ void stem::addBenchCommand(CLI::App &app) {
   command->add_flag("--paced", arguments->paced,
                     "Measure when a line on standard input says so");
   addTrainingBenchOptions(*command, *training);
-  CLI::Option *tables = addTablePlacementOptions(*command, arguments->compile);
-  command->get_option("--train")->excludes(prompt)->excludes(decode)->excludes(
-      tables);
+  CLI::Option *train = command->get_option("--train");
+  train->excludes(prompt)->excludes(decode);
+  for (CLI::Option *option :
+       addTablePlacementOptions(*command, arguments->compile))
+    train->excludes(option);
   addCompileOptions(*command, arguments->compile);
   addJsonOption(*command, arguments->json);
   command->callback([arguments, training] {

@@ -199,8 +199,8 @@ void stem::addComputeOptions(CLI::App &command, CompileArguments &arguments) {
       ->group(group);
 }
 
-CLI::Option *stem::addTablePlacementOptions(CLI::App &command,
-                                            CompileArguments &arguments) {
+std::vector<CLI::Option *>
+stem::addTablePlacementOptions(CLI::App &command, CompileArguments &arguments) {
   CLI::Option *tables =
       command
           .add_option("--tables", arguments.tables,
@@ -227,7 +227,16 @@ CLI::Option *stem::addTablePlacementOptions(CLI::App &command,
                   "for, or auto (default), all at the start of a step")
       ->needs(tables)
       ->type_name("N|auto");
-  return tables;
+  CLI::Option *staging =
+      command
+          .add_option("--staging-rows", arguments.stagingRows,
+                      "Different rows of one table that are staged at a time, "
+                      "of tables in files or of 8-bit rows; a step of more ids "
+                      "is computed in parts (default: those of the largest "
+                      "step)")
+          ->check(wholeNumber(INT32_MAX))
+          ->type_name("N");
+  return {tables, staging};
 }
 
 static void parsePrefetchDistance(const CompileArguments &arguments,
@@ -292,6 +301,7 @@ EngineOptions stem::engineOptions(const CompileArguments &arguments) {
   options.tables = arguments.tables == "file" ? TablePlacement::File
                                               : TablePlacement::Resident;
   options.tablesMayStayInFiles = arguments.tables == "auto";
+  options.stagingRows = arguments.stagingRows;
   if (!arguments.memory.empty())
     options.memory = parseBytes(arguments.memory, "--memory");
   parseCacheRows(arguments.cacheRows, options);
@@ -315,6 +325,10 @@ std::unique_ptr<Engine> stem::createEngine(const Checkpoint &checkpoint,
     printNote(fmt::format("{}: no layer has a table: --tables=file changes "
                           "nothing",
                           checkpoint.path().string()));
+  else if (options.stagingRows && engine->report().plan.stagedTables == 0)
+    printNote(fmt::format("{}: no row of a table is staged: --staging-rows={} "
+                          "changes nothing",
+                          checkpoint.path().string(), *options.stagingRows));
   return engine;
 }
 
@@ -323,10 +337,15 @@ void stem::printTableUse(const Engine &engine) {
   if (use.bytes_in_files == 0)
     return;
   const uint64_t rows = use.rows_read + use.rows_cached;
+  const std::string cuts =
+      engine.stagingCuts() > 0
+          ? fmt::format(" ({} because staging was full)", engine.stagingCuts())
+          : "";
   printStderr(
-      "tables: {} in files; {} rows wanted for {} ids, {:.1f} % of them "
-      "kept from before, {} read; {} waits, {} in all\n",
+      "tables: {} in files; {} rows wanted for {} ids in {} step{}{}, {:.1f} % "
+      "of them kept from before, {} read; {} waits, {} in all\n",
       formatBytes(static_cast<double>(use.bytes_in_files)), rows, use.lookups,
+      engine.steps(), engine.steps() == 1 ? "" : "s", cuts,
       rows ? 100 * double(use.rows_cached) / double(rows) : 0.0,
       formatBytes(static_cast<double>(use.bytes_moved)), use.stalls,
       formatSeconds(1e-9 * static_cast<double>(use.stall_nanoseconds)));

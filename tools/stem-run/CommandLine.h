@@ -71,12 +71,13 @@ struct CompileArguments {
   std::string memory; ///< empty: what is available
   std::string cacheRows = "5%";
   std::string prefetchDistance; ///< empty: not given
+  std::optional<int64_t> stagingRows;
 };
 
-/// --tables, where tables lie, --cache-rows and --prefetch-distance. Gives the
-/// first.
-CLI::Option *addTablePlacementOptions(CLI::App &command,
-                                      CompileArguments &arguments);
+/// --tables, where tables lie, and what goes with it. Gives those options that
+/// stand without --tables.
+std::vector<CLI::Option *>
+addTablePlacementOptions(CLI::App &command, CompileArguments &arguments);
 
 void addCompileOptions(CLI::App &command, CompileArguments &arguments);
 

@@ -11,6 +11,7 @@
 #include "EngineWeights.h"
 #include "EntryRunner.h"
 #include "FlatTokens.h"
+#include "StagedIds.h"
 
 #include "stem/Support/Error.h"
 #include "stem/Support/Format.h"
@@ -93,7 +94,7 @@ struct Step : FlatTokens {
     reservation.grow(sequence, position + count);
     for (int64_t i = 0; i < roundUp(count, tile); ++i) {
       bool isPadding = i >= count;
-      FlatTokens::append(isPadding ? 0 : tokens[i], position + i,
+      FlatTokens::append(isPadding ? kPaddingId : tokens[i], position + i,
                          isPadding ? -1 : sequence,
                          isPadding || targets.empty() ? -100 : targets[i]);
     }
@@ -115,11 +116,12 @@ std::string describePlan(const MemoryPlan &plan) {
   if (plan.tablesInFiles > 0)
     tables = fmt::format(
         "in files ({}), {}their rows of a step {}, for {} table{} at a time, "
-        "and of {} hot ids {}",
+        "{} rows of each, and of {} hot ids {}",
         bytes(plan.tablesInFiles),
         plan.tables > 0 ? fmt::format("their scales {}, ", tables) : "",
         bytes(plan.staging), plan.stagedTables,
-        plan.stagedTables == 1 ? "" : "s", plan.keptIds, bytes(plan.kept));
+        plan.stagedTables == 1 ? "" : "s", plan.stagedRows, plan.keptIds,
+        bytes(plan.kept));
   else if (plan.staging > 0)
     tables += fmt::format(", their rows of a step {}", bytes(plan.staging));
   return fmt::format("memory: weights {}, tables {}, key-value cache up to {}, "
@@ -140,6 +142,7 @@ struct Engine::Impl : EntryRunner {
   Impl(const Checkpoint &checkpoint, const EngineOptions &options)
       : EntryRunner(checkpoint, options) {}
 
+  void checkStagingRows() const;
   void compileModel(const Checkpoint &checkpoint);
   void plan(const Checkpoint &checkpoint);
   void planMemory(const Checkpoint &checkpoint);
@@ -149,10 +152,16 @@ struct Engine::Impl : EntryRunner {
                        readingBytes(config, report.threads)});
   }
   int64_t keptIds() const;
+  int64_t leastStagedRows() const { return std::min(kTile, vocabSize()); }
+  std::string memoryAdvice(bool isTight) const;
   void allocate(const Checkpoint &checkpoint);
   int64_t vocabSize() const { return static_cast<int64_t>(config.vocabSize); }
   stem_kv_options modelCache() const;
-  Step newStep() const { return {context.get(), cache.get()}; }
+  Step newStep() {
+    staged.clear();
+    return {context.get(), cache.get()};
+  }
+  int64_t take(const Step &step, std::span<const int32_t> ids);
   void run(const stem_entry &entry, Step &step, float *output,
            int64_t outputColumns);
   void checkIds(std::span<const int32_t> ids, const char *what,
@@ -166,6 +175,8 @@ struct Engine::Impl : EntryRunner {
 
   std::unique_ptr<EngineWeights> weights;
   StorePtr store;
+  StagedIds staged; ///< of the step at hand
+  int64_t steps = 0;
   std::vector<int64_t> windows;
   const stem_entry *prefill = nullptr;
   const stem_entry *decode = nullptr;
@@ -196,6 +207,18 @@ ComputeType stem::chooseComputeType(const ModelConfig &config,
     return {own, ""};
   return {DType::F32, fmt::format("the model's type {} is computed in f32",
                                   dtypeName(own))};
+}
+
+/// A tile is computed as a whole: its rows are there together.
+void Engine::Impl::checkStagingRows() const {
+  const int64_t least = leastStagedRows();
+  const int64_t rows = options.stagingRows.value_or(least);
+  if (rows >= least)
+    return;
+  fail("--staging-rows={}: a tile of {} tokens is computed as a whole, and of "
+       "the {} ids of {} it may have {} different ones: {} rows are needed of "
+       "each table, {} more than {}; give --staging-rows={} or more",
+       rows, kTile, vocabSize(), name, least, least, least - rows, rows, least);
 }
 
 void Engine::Impl::compileModel(const Checkpoint &checkpoint) {
@@ -233,8 +256,13 @@ void Engine::Impl::planTables() {
   report.prefetchDistance = distance;
   // One in use, and those that are asked for meanwhile.
   plan.stagedTables = std::min(distance + 1, count);
-  plan.staging = weights->stagingBytes(
-      std::max(options.maxStepTokens, options.maxSequences), plan.stagedTables);
+  const int64_t different = std::min(
+      std::max(options.maxStepTokens, options.maxSequences), vocabSize());
+  plan.stagedRows =
+      std::min(options.stagingRows.value_or(different), different);
+  plan.staging = weights->stagingBytes(plan.stagedRows, plan.stagedTables);
+  staged = plan.stagedRows < different ? StagedIds(plan.stagedRows, vocabSize())
+                                       : StagedIds();
   if (options.tables == TablePlacement::File)
     plan.keptIds = keptIds();
   plan.kept = weights->keptBytes(plan.keptIds);
@@ -260,6 +288,21 @@ void Engine::Impl::planMemory(const Checkpoint &checkpoint) {
     report.plan.logits = INT64_MAX;
 }
 
+/// `isTight`: tables in memory are part of what does not fit.
+std::string Engine::Impl::memoryAdvice(bool isTight) const {
+  const MemoryPlan &plan = report.plan;
+  const int64_t least = leastStagedRows();
+  std::string advice;
+  if (options.tables != TablePlacement::File && isTight)
+    advice = "--tables=file leaves the tables in the model's files, ";
+  if (plan.staging > 0 && plan.stagedRows > least)
+    advice += fmt::format(
+        "--staging-rows={} stages {} in place of {}, ", least,
+        formatBytes(double(weights->stagingBytes(least, plan.stagedTables))),
+        formatBytes(double(plan.staging)));
+  return advice + options.memoryAdvice;
+}
+
 void Engine::Impl::plan(const Checkpoint &checkpoint) {
   // As many places as all sequences can fill.
   int64_t places = 0;
@@ -281,11 +324,7 @@ void Engine::Impl::plan(const Checkpoint &checkpoint) {
   if (options.onPlan)
     options.onPlan(text);
   bound.require(plannedBytes(bound), fmt::format("{}: {}", name, text),
-                (options.tables == TablePlacement::File ? ""
-                 : isTight ? "--tables=file leaves the tables in the "
-                             "model's files, "
-                           : "") +
-                    options.memoryAdvice);
+                memoryAdvice(isTight));
 }
 
 void Engine::Impl::allocate(const Checkpoint &checkpoint) {
@@ -310,6 +349,7 @@ void Engine::Impl::allocate(const Checkpoint &checkpoint) {
 std::unique_ptr<Engine> Engine::create(const Checkpoint &checkpoint,
                                        const EngineOptions &options) {
   auto impl = std::make_unique<Impl>(checkpoint, options);
+  impl->checkStagingRows();
   impl->compileModel(checkpoint);
   impl->plan(checkpoint);
   impl->allocate(checkpoint);
@@ -321,6 +361,8 @@ Engine::~Engine() = default;
 
 const EngineReport &Engine::report() const { return impl->report; }
 int64_t Engine::vocabSize() const { return impl->vocabSize(); }
+int64_t Engine::steps() const { return impl->steps; }
+int64_t Engine::stagingCuts() const { return impl->staged.cuts(); }
 stem_table_statistics Engine::tableStatistics() const {
   stem_table_statistics statistics = {};
   statistics.struct_size = sizeof(statistics);
@@ -362,6 +404,14 @@ int64_t Engine::Impl::length(int32_t sequence) const {
   return stem_kv_length(cache.get(), sequence);
 }
 
+/// How many of the next tokens the step has room for, whole tiles but for the
+/// last.
+int64_t Engine::Impl::take(const Step &step, std::span<const int32_t> ids) {
+  const int64_t places = options.maxStepTokens - step.tokens();
+  const int64_t count = std::min(static_cast<int64_t>(ids.size()), places);
+  return staged.take(ids.first(static_cast<size_t>(count)), kTile);
+}
+
 void Engine::Impl::run(const stem_entry &entry, Step &step, float *output,
                        int64_t outputColumns) {
   if (step.empty())
@@ -385,6 +435,8 @@ void Engine::Impl::run(const stem_entry &entry, Step &step, float *output,
   };
   call(entry, step.tokens(), outputColumns > 0 ? outputRows : 0, argument);
   step.finish();
+  staged.clear();
+  ++steps;
 }
 
 int64_t Engine::length(int32_t sequence) const {
@@ -420,11 +472,12 @@ std::span<const float> Engine::prefill(std::span<const PrefillChunk> chunks) {
   };
   for (const PrefillChunk &chunk : chunks) {
     for (std::span<const int32_t> rest = chunk.ids; !rest.empty();) {
-      if (step.tokens() == impl->options.maxStepTokens)
+      const int64_t size = impl->take(step, rest);
+      if (size == 0) {
         flush();
+        continue;
+      }
       int64_t firstRow = step.tokens();
-      int64_t size = std::min(static_cast<int64_t>(rest.size()),
-                              impl->options.maxStepTokens - firstRow);
       step.append(chunk.sequence, length(chunk.sequence), rest.first(size), {},
                   kTile);
       rest = rest.subspan(size);
@@ -454,14 +507,24 @@ std::span<const float> Engine::decode(std::span<const int32_t> sequences,
       fail("decode was given sequence {} twice; it takes one token for each",
            sequence);
   }
-  Step step = impl->newStep();
-  for (size_t i = 0; i < ids.size(); ++i) {
-    step.append(sequences[i], length(sequences[i]), ids.subspan(i, 1), {},
-                /*tile=*/1);
-    step.outputRows.push_back(static_cast<int32_t>(i));
-  }
   impl->logits.resize(ids.size() * vocabSize());
-  impl->run(*impl->decode, step, impl->logits.data(), vocabSize());
+  float *output = impl->logits.data();
+  Step step = impl->newStep();
+  auto flush = [&] {
+    const int64_t rows = step.tokens();
+    impl->run(*impl->decode, step, output, vocabSize());
+    output += rows * vocabSize();
+  };
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const std::span<const int32_t> id = ids.subspan(i, 1);
+    if (impl->staged.take(id, /*tile=*/1) == 0) {
+      flush();
+      impl->staged.take(id, /*tile=*/1);
+    }
+    step.outputRows.push_back(static_cast<int32_t>(step.tokens()));
+    step.append(sequences[i], length(sequences[i]), id, {}, /*tile=*/1);
+  }
+  flush();
   return impl->logits;
 }
 
@@ -519,17 +582,18 @@ void Engine::Impl::Scorer::add(const ScoreWindow &window) {
     flush();
   impl.truncate(slot, 0);
   for (int64_t begin = 0; begin < count;) {
-    int64_t size = std::min(count - begin, maxTokens - step.tokens());
+    const int64_t size = impl.take(step, window.ids.subspan(begin));
+    // What a step has no room for goes on in the next one, in its sequence.
+    if (size == 0) {
+      int32_t current = slot;
+      flush();
+      slot = current;
+      continue;
+    }
     pieces.push_back({step.tokens(), size});
     step.append(slot, begin, window.ids.subspan(begin, size),
                 window.labels.subspan(begin, size), kTile);
     begin += size;
-    // A window longer than a step: its sequence goes on in the next one.
-    if (begin < count) {
-      int32_t current = slot;
-      flush();
-      slot = current;
-    }
   }
   ++slot;
 }

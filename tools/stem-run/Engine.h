@@ -50,6 +50,8 @@ struct EngineOptions {
   /// How many tables ahead their rows are asked for; none: all at the start of
   /// a step.
   std::optional<int64_t> prefetchDistance;
+  /// Rows of one table that staging holds; none: those of the largest step.
+  std::optional<int64_t> stagingRows;
   /// Ids whose rows are kept of tables in files: so many, and this share of the
   /// vocabulary.
   int64_t cacheIds = 0;
@@ -79,6 +81,7 @@ struct MemoryPlan {
   int64_t tablesInFiles = 0; ///< not part of the total
   int64_t staging = 0;       ///< for their rows of a step
   int64_t stagedTables = 0;  ///< of so many of them at once; no bytes
+  int64_t stagedRows = 0;    ///< so many rows of each; no bytes
   int64_t kept = 0;          ///< their rows of ids that are used often
   int64_t keptIds = 0;       ///< so many; no bytes
   int64_t arena = 0;
@@ -114,7 +117,9 @@ struct ScoreWindow {
 };
 
 /// One model in memory. Not thread-safe. Every failure is an Error. A step that
-/// fails appends nothing; of a call in several steps, those before it count.
+/// fails appends nothing; of a call in several steps, those before it count. A
+/// call takes several where it has more tokens than a step, or more different
+/// ids than staging has rows for.
 class Engine {
 public:
   static std::unique_ptr<Engine> create(const Checkpoint &checkpoint,
@@ -139,6 +144,10 @@ public:
   /// nll of all windows' tokens, one after the other. Uses sequence slot 0 and
   /// up; forgets what they held.
   std::vector<float> score(std::span<const ScoreWindow> windows);
+
+  /// Steps so far, and how many of them ended because staging was full.
+  int64_t steps() const;
+  int64_t stagingCuts() const;
 
   /// Of lookups so far.
   stem_table_statistics tableStatistics() const;

@@ -17,6 +17,9 @@
 
 namespace stem {
 
+/// What padding reads; nothing depends on it.
+inline constexpr int32_t kPaddingId = 0;
+
 /// The tokens of a step, those of all sequences one after the other, as
 /// compiled entries take them.
 struct FlatTokens {

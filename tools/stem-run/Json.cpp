@@ -59,6 +59,7 @@ static Json planJson(const MemoryPlan &plan) {
           {"tables", plan.tables},
           {"tables_in_files", plan.tablesInFiles},
           {"staging", plan.staging},
+          {"staged_rows", plan.stagedRows},
           {"kept", plan.kept},
           {"arena", plan.arena},
           {"cache", plan.cache},
@@ -90,6 +91,8 @@ Json stem::engineJson(const Engine &engine) {
           {"prefetch_distance", report.prefetchDistance
                                     ? Json(*report.prefetchDistance)
                                     : Json(nullptr)},
+          {"steps", engine.steps()},
+          {"staging_cuts", engine.stagingCuts()},
           {"plan", planJson(report.plan)},
           {"lookups", lookupsJson(engine.tableStatistics())}};
 }
