@@ -9,6 +9,7 @@
 
 #include <array>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 using namespace stem;
 
@@ -40,6 +41,20 @@ std::string stem::formatSeconds(double seconds) {
   if (seconds < 120.0)
     return fmt::format("{:.3g} s", seconds);
   return fmt::format("{:.3g} min", seconds / 60.0);
+}
+
+std::string stem::formatRanges(const std::vector<uint64_t> &numbers) {
+  std::vector<std::string> parts;
+  for (size_t begin = 0; begin < numbers.size();) {
+    size_t end = begin;
+    while (end + 1 < numbers.size() && numbers[end + 1] == numbers[end] + 1)
+      ++end;
+    parts.push_back(begin == end
+                        ? fmt::format("{}", numbers[begin])
+                        : fmt::format("{}-{}", numbers[begin], numbers[end]));
+    begin = end + 1;
+  }
+  return parts.empty() ? "none" : fmt::format("{}", fmt::join(parts, ", "));
 }
 
 /// Length of the control character at the beginning of `text`: one byte, or two

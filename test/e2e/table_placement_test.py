@@ -206,8 +206,11 @@ class TablePlacementTest(ModelTest):
                               "generate", model, "--prompt=the",
                               "--tables=file", f"--cache-rows={rows}",
                               status=2)
-        self.assert_fails(["--cache-rows", "--tables"], "generate", model,
-                          "--prompt=the", "--cache-rows=5", status=2)
+        for place in [], ["--tables=resident"]:
+            self.assert_fails(["--cache-rows=5 with --tables=resident",
+                               "leave it out", "choose --tables=file"],
+                              "generate", model, "--prompt=the",
+                              "--cache-rows=5", *place, status=2)
         for distance in ("-1", "1.5", "far", "nan"):
             self.assert_fails([f"--prefetch-distance={distance}: wanted auto"],
                               "generate", model, "--prompt=the",
@@ -219,8 +222,10 @@ class TablePlacementTest(ModelTest):
                               "generate", model, "--prompt=the",
                               "--tables=resident",
                               f"--prefetch-distance={distance}", status=2)
-        self.assert_fails(["--prefetch-distance", "--tables"], "bench", model,
-                          "--prefetch-distance=1", status=2)
+        self.assert_fails(["--prefetch-distance=1 with --tables=resident"],
+                          "bench", model, "--prefetch-distance=1", status=2)
+        self.assert_fails(["--train", "--cache-rows"], "bench", model,
+                          "--train", "--cache-rows=5", status=2)
         self.assert_fails(["--train", "--tables"], "bench", model, "--train",
                           "--tables=file", status=2)
 

@@ -105,7 +105,8 @@ void ByteTable::Rows::load(const TensorSource &source, bool staysInFile,
     const std::optional<uint64_t> found = source.offsetInFile(tensor.name);
     if (!found)
       fail("{}: rows of tensor \"{}\" are not stored one after the other: they "
-           "cannot stay in the file; choose --tables=resident",
+           "cannot stay in the file; choose --tables=resident, or "
+           "--table-place for this layer",
            tensor.file.string(), tensor.name);
     file = tensor.file.string();
     offset = static_cast<int64_t>(*found);

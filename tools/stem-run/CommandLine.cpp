@@ -12,6 +12,7 @@
 #include "stem/Support/Format.h"
 #include "stem/Support/Process.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
@@ -210,23 +211,32 @@ stem::addTablePlacementOptions(CLI::App &command, CompileArguments &arguments) {
                       "else in the files")
           ->check(CLI::IsMember({"resident", "file", "auto"}))
           ->type_name("PLACE");
+  CLI::Option *places =
+      command
+          .add_option("--table-place", arguments.tablePlaces,
+                      "Where the tables of these layers lie, resident or file, "
+                      "whatever --tables says of the others, like 2,5=file; "
+                      "layers counted from 0; may be repeated")
+          ->allow_extra_args(false)
+          ->type_name("LAYERS=PLACE");
   command
       .add_option("--memory", arguments.memory,
                   "Keep within so many bytes of memory, like 4GB (default: "
                   "what is available)")
       ->type_name("BYTES");
-  command
-      .add_option("--cache-rows", arguments.cacheRows,
-                  "With --tables=file: ids whose rows are kept in memory, a "
-                  "number or a share of the vocabulary (default: 5%)")
-      ->needs(tables)
-      ->type_name("N|P%");
-  command
-      .add_option("--prefetch-distance", arguments.prefetchDistance,
-                  "With --tables=file: how many tables ahead rows are asked "
-                  "for, or auto (default), all at the start of a step")
-      ->needs(tables)
-      ->type_name("N|auto");
+  CLI::Option *cache =
+      command
+          .add_option("--cache-rows", arguments.cacheRows,
+                      "Of tables in files: ids whose rows are kept in memory, "
+                      "a number or a share of the vocabulary (default: 5%)")
+          ->type_name("N|P%");
+  CLI::Option *distance =
+      command
+          .add_option("--prefetch-distance", arguments.prefetchDistance,
+                      "Of tables in files: how many tables ahead rows are "
+                      "asked for, or auto (default), all at the start of a "
+                      "step")
+          ->type_name("N|auto");
   CLI::Option *staging =
       command
           .add_option("--staging-rows", arguments.stagingRows,
@@ -236,7 +246,20 @@ stem::addTablePlacementOptions(CLI::App &command, CompileArguments &arguments) {
                       "step)")
           ->check(wholeNumber(INT32_MAX))
           ->type_name("N");
-  return {tables, staging};
+  return {tables, places, cache, distance, staging};
+}
+
+/// `flag` is for tables in files.
+static void requireFiles(const std::string &flag, const char *why,
+                         const EngineOptions &options) {
+  const bool mayLieInFiles =
+      options.tables == TablePlacement::File || options.tablesMayStayInFiles ||
+      std::ranges::count(options.layerPlaces, TablePlacement::File,
+                         &LayerPlace::place) > 0;
+  if (!mayLieInFiles)
+    throw UsageError(fmt::format("{} with --tables=resident: {}; leave it out, "
+                                 "or choose --tables=file",
+                                 flag, why));
 }
 
 static void parsePrefetchDistance(const CompileArguments &arguments,
@@ -251,16 +274,16 @@ static void parsePrefetchDistance(const CompileArguments &arguments,
     throw UsageError(fmt::format("--prefetch-distance={}: wanted auto, or a "
                                  "number of tables, 0 to {}",
                                  text, INT32_MAX));
-  if (options.tables != TablePlacement::File && !options.tablesMayStayInFiles)
-    throw UsageError(fmt::format(
-        "--prefetch-distance={} with --tables=resident: rows in memory are not "
-        "asked for ahead; leave it out, or choose --tables=file",
-        text));
+  requireFiles("--prefetch-distance=" + text,
+               "rows in memory are not asked for ahead", options);
   if (isNumber)
     options.prefetchDistance = static_cast<int64_t>(*value);
 }
 
-static void parseCacheRows(const std::string &text, EngineOptions &options) {
+static void parseCacheRows(const CompileArguments &arguments,
+                           EngineOptions &options) {
+  const std::string text =
+      arguments.cacheRows.empty() ? "5%" : arguments.cacheRows;
   const bool isShare = text.ends_with('%');
   const std::optional<double> value =
       readFinite(text.substr(0, text.size() - isShare));
@@ -273,6 +296,9 @@ static void parseCacheRows(const std::string &text, EngineOptions &options) {
         "--cache-rows={}: wanted a number of ids, 0 to {}, or a share of the "
         "vocabulary from 0% to 100%",
         text, INT32_MAX));
+  if (!arguments.cacheRows.empty())
+    requireFiles("--cache-rows=" + text, "rows in memory need not be kept",
+                 options);
   if (isShare)
     options.cacheShare = *value / 100;
   else
@@ -302,9 +328,10 @@ EngineOptions stem::engineOptions(const CompileArguments &arguments) {
                                               : TablePlacement::Resident;
   options.tablesMayStayInFiles = arguments.tables == "auto";
   options.stagingRows = arguments.stagingRows;
+  options.layerPlaces = parseLayerPlaces(arguments.tablePlaces);
   if (!arguments.memory.empty())
     options.memory = parseBytes(arguments.memory, "--memory");
-  parseCacheRows(arguments.cacheRows, options);
+  parseCacheRows(arguments, options);
   parsePrefetchDistance(arguments, options);
   options.onPlan = [](const std::string &plan) { printStderr("{}\n", plan); };
   return options;
@@ -317,15 +344,18 @@ std::unique_ptr<Engine> stem::createEngine(const Checkpoint &checkpoint,
     const Heartbeat heartbeat("compiling and reading weights");
     engine = Engine::create(checkpoint, options);
   }
-  printStderr("{}\n", describeEngine(engine->report()));
-  if (!engine->report().dtypeNote.empty())
-    printNote(engine->report().dtypeNote);
-  if (options.tables == TablePlacement::File &&
-      engine->report().plan.tablesInFiles == 0)
-    printNote(fmt::format("{}: no layer has a table: --tables=file changes "
-                          "nothing",
-                          checkpoint.path().string()));
-  else if (options.stagingRows && engine->report().plan.stagedTables == 0)
+  const EngineReport &report = engine->report();
+  printStderr("{}\n", describeEngine(report));
+  if (!report.dtypeNote.empty())
+    printNote(report.dtypeNote);
+  if (report.tables.empty() &&
+      (options.tables == TablePlacement::File || !options.layerPlaces.empty()))
+    printNote(fmt::format("{}: no layer has a table: {} changes nothing",
+                          checkpoint.path().string(),
+                          options.tables == TablePlacement::File
+                              ? "--tables=file"
+                              : options.layerPlaces.front().given));
+  else if (options.stagingRows && report.plan.stagedTables == 0)
     printNote(fmt::format("{}: no row of a table is staged: --staging-rows={} "
                           "changes nothing",
                           checkpoint.path().string(), *options.stagingRows));
@@ -337,18 +367,24 @@ void stem::printTableUse(const Engine &engine) {
   if (use.bytes_in_files == 0)
     return;
   const uint64_t rows = use.rows_read + use.rows_cached;
+  const std::vector<PlacedTable> &tables = engine.report().tables;
+  std::string where;
+  if (arePlacedApart(tables))
+    where = fmt::format("layers {} in memory, layers {} with ",
+                        layersOf(tables, /*inFiles=*/false),
+                        layersOf(tables, /*inFiles=*/true));
   const std::string cuts =
       engine.stagingCuts() > 0
           ? fmt::format(" ({} because staging was full)", engine.stagingCuts())
           : "";
-  printStderr(
-      "tables: {} in files; {} rows wanted for {} ids in {} step{}{}, {:.1f} % "
-      "of them kept from before, {} read; {} waits, {} in all\n",
-      formatBytes(static_cast<double>(use.bytes_in_files)), rows, use.lookups,
-      engine.steps(), engine.steps() == 1 ? "" : "s", cuts,
-      rows ? 100 * double(use.rows_cached) / double(rows) : 0.0,
-      formatBytes(static_cast<double>(use.bytes_moved)), use.stalls,
-      formatSeconds(1e-9 * static_cast<double>(use.stall_nanoseconds)));
+  printStderr("tables: {}{} in files; {} rows wanted for {} ids in {} "
+              "step{}{}, {:.1f} % "
+              "of them kept from before, {} read; {} waits, {} in all\n",
+              where, formatBytes(static_cast<double>(use.bytes_in_files)), rows,
+              use.lookups, engine.steps(), engine.steps() == 1 ? "" : "s", cuts,
+              rows ? 100 * double(use.rows_cached) / double(rows) : 0.0,
+              formatBytes(static_cast<double>(use.bytes_moved)), use.stalls,
+              formatSeconds(1e-9 * static_cast<double>(use.stall_nanoseconds)));
 }
 
 std::string stem::describeEngine(const EngineReport &report) {

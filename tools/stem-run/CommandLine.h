@@ -68,14 +68,14 @@ struct CompileArguments {
   std::filesystem::path cacheDirectory;
   bool noCompileCache = false;
   std::string tables = "resident";
-  std::string memory; ///< empty: what is available
-  std::string cacheRows = "5%";
+  std::vector<std::string> tablePlaces;
+  std::string memory;           ///< empty: what is available
+  std::string cacheRows;        ///< empty: not given, 5%
   std::string prefetchDistance; ///< empty: not given
   std::optional<int64_t> stagingRows;
 };
 
-/// --tables, where tables lie, and what goes with it. Gives those options that
-/// stand without --tables.
+/// --tables, where tables lie, and what goes with it. Gives these options.
 std::vector<CLI::Option *>
 addTablePlacementOptions(CLI::App &command, CompileArguments &arguments);
 

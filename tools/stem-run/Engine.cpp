@@ -108,29 +108,6 @@ struct Step : FlatTokens {
   }
 };
 
-std::string describePlan(const MemoryPlan &plan) {
-  auto bytes = [](int64_t count) {
-    return formatBytes(static_cast<double>(count));
-  };
-  std::string tables = bytes(plan.tables);
-  if (plan.tablesInFiles > 0)
-    tables = fmt::format(
-        "in files ({}), {}their rows of a step {}, for {} table{} at a time, "
-        "{} rows of each, and of {} hot ids {}",
-        bytes(plan.tablesInFiles),
-        plan.tables > 0 ? fmt::format("their scales {}, ", tables) : "",
-        bytes(plan.staging), plan.stagedTables,
-        plan.stagedTables == 1 ? "" : "s", plan.stagedRows, plan.keptIds,
-        bytes(plan.kept));
-  else if (plan.staging > 0)
-    tables += fmt::format(", their rows of a step {}", bytes(plan.staging));
-  return fmt::format("memory: weights {}, tables {}, key-value cache up to {}, "
-                     "step arena {}, logits {}; {} in all",
-                     bytes(plan.weights), tables, bytes(plan.cache),
-                     bytes(plan.arena), bytes(plan.logits),
-                     bytes(plan.total()));
-}
-
 } // namespace
 
 int64_t stem::stepTokensForLogits(int64_t bytes, int64_t vocabSize) {
@@ -146,14 +123,17 @@ struct Engine::Impl : EntryRunner {
   void compileModel(const Checkpoint &checkpoint);
   void plan(const Checkpoint &checkpoint);
   void planMemory(const Checkpoint &checkpoint);
-  void planTables();
+  void planTables(const Checkpoint &checkpoint);
+  bool hasTablesInFiles() const {
+    return std::ranges::any_of(report.tables, &PlacedTable::isInFile);
+  }
   int64_t plannedBytes(const MemoryBound &bound) const {
     return sumOfBytes({bound.held, report.plan.total(),
                        readingBytes(config, report.threads)});
   }
   int64_t keptIds() const;
   int64_t leastStagedRows() const { return std::min(kTile, vocabSize()); }
-  std::string memoryAdvice(bool isTight) const;
+  std::string memoryAdvice() const;
   void allocate(const Checkpoint &checkpoint);
   int64_t vocabSize() const { return static_cast<int64_t>(config.vocabSize); }
   stem_kv_options modelCache() const;
@@ -183,10 +163,6 @@ struct Engine::Impl : EntryRunner {
   const stem_entry *score = nullptr;
   std::vector<float> logits;
 };
-
-int64_t MemoryPlan::total() const {
-  return sumOfBytes({weights, tables, staging, kept, arena, cache, logits});
-}
 
 //===----------------------------------------------------------------------===//
 // Start
@@ -245,16 +221,21 @@ int64_t Engine::Impl::keptIds() const {
 }
 
 /// What tables take in memory whose rows are staged, or that lie in files.
-void Engine::Impl::planTables() {
+void Engine::Impl::planTables(const Checkpoint &checkpoint) {
   MemoryPlan &plan = report.plan;
+  report.tables = weights->placedTables(checkpoint.weights());
+  plan.tables = weights->tableBytes();
+  plan.scales = weights->scaleBytes();
   plan.tablesInFiles = weights->tableBytesInFiles();
   const int64_t count = weights->stagedTables();
   if (count == 0)
     return;
+  const int64_t all = weights->tableCount();
   const int64_t distance =
-      std::min(options.prefetchDistance.value_or(count), count);
+      std::min(options.prefetchDistance.value_or(all), all);
   report.prefetchDistance = distance;
-  // One in use, and those that are asked for meanwhile.
+  // One in use, and those that are asked for meanwhile, which all may be staged
+  // ones.
   plan.stagedTables = std::min(distance + 1, count);
   const int64_t different = std::min(
       std::max(options.maxStepTokens, options.maxSequences), vocabSize());
@@ -263,7 +244,7 @@ void Engine::Impl::planTables() {
   plan.staging = weights->stagingBytes(plan.stagedRows, plan.stagedTables);
   staged = plan.stagedRows < different ? StagedIds(plan.stagedRows, vocabSize())
                                        : StagedIds();
-  if (options.tables == TablePlacement::File)
+  if (hasTablesInFiles())
     plan.keptIds = keptIds();
   plan.kept = weights->keptBytes(plan.keptIds);
 }
@@ -272,10 +253,10 @@ void Engine::Impl::planMemory(const Checkpoint &checkpoint) {
   report.plan = {};
   weights = std::make_unique<EngineWeights>(
       std::vector<const stem_entry *>{prefill, decode, score}, module->tables(),
-      options.tables, std::filesystem::path(), &checkpoint.tensors());
+      TablePlaces(options.tables, options.layerPlaces, checkpoint),
+      std::filesystem::path(), &checkpoint.tensors());
   report.plan.weights = weights->parameterBytes();
-  report.plan.tables = weights->tableBytes();
-  planTables();
+  planTables(checkpoint);
   report.plan.arena =
       std::max({arenaBytes(*prefill, options.maxStepTokens, 1, report.threads),
                 arenaBytes(*score, options.maxStepTokens, 0, report.threads),
@@ -288,13 +269,15 @@ void Engine::Impl::planMemory(const Checkpoint &checkpoint) {
     report.plan.logits = INT64_MAX;
 }
 
-/// `isTight`: tables in memory are part of what does not fit.
-std::string Engine::Impl::memoryAdvice(bool isTight) const {
+std::string Engine::Impl::memoryAdvice() const {
   const MemoryPlan &plan = report.plan;
   const int64_t least = leastStagedRows();
   std::string advice;
-  if (options.tables != TablePlacement::File && isTight)
-    advice = "--tables=file leaves the tables in the model's files, ";
+  if (!std::ranges::all_of(report.tables, &PlacedTable::isInFile))
+    advice = options.tables == TablePlacement::File
+                 ? "--table-place for fewer layers leaves more tables in the "
+                   "model's files, "
+                 : "--tables=file leaves the tables in the model's files, ";
   if (plan.staging > 0 && plan.stagedRows > least)
     advice += fmt::format(
         "--staging-rows={} stages {} in place of {}, ", least,
@@ -314,17 +297,16 @@ void Engine::Impl::plan(const Checkpoint &checkpoint) {
     windows.push_back(static_cast<int64_t>(layer.window));
   planMemory(checkpoint);
   const MemoryBound bound(options.memory);
-  const bool isTight =
-      report.plan.tables > 0 && plannedBytes(bound) > bound.bytes;
-  if (isTight && options.tablesMayStayInFiles) {
+  if (options.tablesMayStayInFiles && report.plan.tables > 0 &&
+      plannedBytes(bound) > bound.bytes) {
     options.tables = TablePlacement::File;
     planMemory(checkpoint);
   }
-  const std::string text = describePlan(report.plan);
+  const std::string text = report.plan.describe(report.tables);
   if (options.onPlan)
     options.onPlan(text);
   bound.require(plannedBytes(bound), fmt::format("{}: {}", name, text),
-                memoryAdvice(isTight));
+                memoryAdvice());
 }
 
 void Engine::Impl::allocate(const Checkpoint &checkpoint) {
@@ -335,8 +317,7 @@ void Engine::Impl::allocate(const Checkpoint &checkpoint) {
   storeOptions.struct_size = sizeof(storeOptions);
   storeOptions.staging_bytes = report.plan.staging;
   storeOptions.cache_ids = report.plan.keptIds;
-  storeOptions.reader_threads =
-      options.tables == TablePlacement::File ? kReaderThreads : 0;
+  storeOptions.reader_threads = hasTablesInFiles() ? kReaderThreads : 0;
   stem_table_store *newStore = nullptr;
   throwIfFailed(context.get(), stem_table_store_create(
                                    context.get(), &storeOptions, &newStore));
@@ -349,6 +330,8 @@ void Engine::Impl::allocate(const Checkpoint &checkpoint) {
 std::unique_ptr<Engine> Engine::create(const Checkpoint &checkpoint,
                                        const EngineOptions &options) {
   auto impl = std::make_unique<Impl>(checkpoint, options);
+  // What cannot be is refused before it is compiled.
+  TablePlaces(options.tables, options.layerPlaces, checkpoint);
   impl->checkStagingRows();
   impl->compileModel(checkpoint);
   impl->plan(checkpoint);

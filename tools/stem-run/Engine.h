@@ -8,6 +8,7 @@
 #ifndef STEM_TOOLS_STEM_RUN_ENGINE_H
 #define STEM_TOOLS_STEM_RUN_ENGINE_H
 
+#include "EngineMemory.h"
 #include "EngineWeights.h"
 #include "stem-c/Runtime.h"
 #include "stem/Model/Checkpoint.h"
@@ -45,6 +46,8 @@ struct EngineOptions {
   int64_t maxSequences = 1;
   int64_t maxStepTokens = kStepTokens; ///< longest prefill or score step
   TablePlacement tables = TablePlacement::Resident;
+  /// Of these layers another one.
+  std::vector<LayerPlace> layerPlaces;
   /// Resident tables that do not fit into memory stay in the model's files.
   bool tablesMayStayInFiles = false;
   /// How many tables ahead their rows are asked for; none: all at the start of
@@ -74,22 +77,6 @@ struct ComputeType {
 ComputeType chooseComputeType(const ModelConfig &config,
                               std::optional<DType> wanted, stem_isa isa);
 
-/// Bytes by purpose, known before they are allocated.
-struct MemoryPlan {
-  int64_t weights = 0;
-  int64_t tables = 0;        ///< in memory
-  int64_t tablesInFiles = 0; ///< not part of the total
-  int64_t staging = 0;       ///< for their rows of a step
-  int64_t stagedTables = 0;  ///< of so many of them at once; no bytes
-  int64_t stagedRows = 0;    ///< so many rows of each; no bytes
-  int64_t kept = 0;          ///< their rows of ids that are used often
-  int64_t keptIds = 0;       ///< so many; no bytes
-  int64_t arena = 0;
-  int64_t cache = 0;     ///< key-value cache when every position is used
-  int64_t logits = 0;    ///< a row for each sequence
-  int64_t total() const; ///< INT64_MAX where the sum is beyond it
-};
-
 struct EngineReport {
   DType dtype = DType::F32;
   std::string dtypeNote; ///< why it is not the model's own; else empty
@@ -101,6 +88,7 @@ struct EngineReport {
   /// How many tables ahead rows of files are asked for.
   std::optional<int64_t> prefetchDistance;
   MemoryPlan plan;
+  std::vector<PlacedTable> tables;
 };
 
 /// Tokens appended to one sequence.

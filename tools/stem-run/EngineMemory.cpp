@@ -23,6 +23,47 @@ int64_t stem::sumOfBytes(std::initializer_list<int64_t> parts) {
   return sum;
 }
 
+int64_t MemoryPlan::total() const {
+  return sumOfBytes({weights, tables, staging, kept, arena, cache, logits});
+}
+
+static std::string bytesText(int64_t count) {
+  return formatBytes(static_cast<double>(count));
+}
+
+/// What lies where, of tables of which some are in files.
+static std::string describeFiles(const MemoryPlan &plan,
+                                 const std::vector<PlacedTable> &placed) {
+  int64_t inMemory = 0;
+  for (const PlacedTable &table : placed)
+    inMemory += table.isInFile ? 0 : table.bytes;
+  std::string text;
+  if (arePlacedApart(placed))
+    text = fmt::format("of layers {} in memory ({}), of layers {} ",
+                       layersOf(placed, /*inFiles=*/false), bytesText(inMemory),
+                       layersOf(placed, /*inFiles=*/true));
+  text += fmt::format("in files ({}), ", bytesText(plan.tablesInFiles));
+  if (plan.scales > 0)
+    text += fmt::format("their scales {}, ", bytesText(plan.scales));
+  return text + fmt::format("their rows of a step {}, for {} table{} at a "
+                            "time, {} rows of each, and of {} hot ids {}",
+                            bytesText(plan.staging), plan.stagedTables,
+                            plan.stagedTables == 1 ? "" : "s", plan.stagedRows,
+                            plan.keptIds, bytesText(plan.kept));
+}
+
+std::string MemoryPlan::describe(const std::vector<PlacedTable> &placed) const {
+  std::string text = bytesText(tables);
+  if (tablesInFiles > 0)
+    text = describeFiles(*this, placed);
+  else if (staging > 0)
+    text += fmt::format(", their rows of a step {}", bytesText(staging));
+  return fmt::format("memory: weights {}, tables {}, key-value cache up to {}, "
+                     "step arena {}, logits {}; {} in all",
+                     bytesText(weights), text, bytesText(cache),
+                     bytesText(arena), bytesText(logits), bytesText(total()));
+}
+
 void stem::trimHeap() { malloc_trim(0); }
 
 MemoryBound::MemoryBound(int64_t limit) {
@@ -41,13 +82,10 @@ void MemoryBound::require(int64_t wanted, const std::string &plan,
                           const std::string &advice) const {
   if (wanted <= bytes)
     return;
-  const auto text = [](int64_t count) {
-    return formatBytes(static_cast<double>(count));
-  };
   fail("{}, but {}; {}", plan,
        isLimit ? fmt::format("--memory allows {}, of which the program holds "
                              "{}",
-                             text(bytes), text(held))
-               : text(bytes - held) + " are available",
+                             bytesText(bytes), bytesText(held))
+               : bytesText(bytes - held) + " are available",
        advice);
 }

@@ -8,14 +8,37 @@
 #ifndef STEM_TOOLS_STEM_RUN_ENGINEMEMORY_H
 #define STEM_TOOLS_STEM_RUN_ENGINEMEMORY_H
 
+#include "TablePlaces.h"
+
 #include <cstdint>
 #include <initializer_list>
 #include <string>
+#include <vector>
 
 namespace stem {
 
 /// INT64_MAX where the sum is beyond it.
 int64_t sumOfBytes(std::initializer_list<int64_t> parts);
+
+/// Bytes by purpose, known before they are allocated.
+struct MemoryPlan {
+  int64_t weights = 0;
+  int64_t tables = 0;        ///< in memory
+  int64_t scales = 0;        ///< of 8-bit rows: part of `tables`
+  int64_t tablesInFiles = 0; ///< not part of the total
+  int64_t staging = 0;       ///< for their rows of a step
+  int64_t stagedTables = 0;  ///< of so many of them at once; no bytes
+  int64_t stagedRows = 0;    ///< so many rows of each; no bytes
+  int64_t kept = 0;          ///< their rows of ids that are used often
+  int64_t keptIds = 0;       ///< so many; no bytes
+  int64_t arena = 0;
+  int64_t cache = 0;     ///< key-value cache when every position is used
+  int64_t logits = 0;    ///< a row for each sequence
+  int64_t total() const; ///< INT64_MAX where the sum is beyond it
+
+  /// "memory: weights 269 MB, tables ..., 1.2 GB in all".
+  std::string describe(const std::vector<PlacedTable> &placed) const;
+};
 
 /// Gives the pages back that the heap keeps of freed memory.
 void trimHeap();

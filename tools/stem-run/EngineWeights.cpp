@@ -229,10 +229,11 @@ int64_t stem::readingBytes(const ModelConfig &config, int threads) {
 
 EngineWeights::EngineWeights(std::span<const stem_entry *const> entries,
                              std::span<const stem_table_info> tableInfos,
-                             TablePlacement placement,
+                             const TablePlaces &places,
                              std::filesystem::path folder,
                              const TensorSource *source)
-    : tables(tableInfos.begin(), tableInfos.end()), placement(placement),
+    : tables(tableInfos.begin(), tableInfos.end()),
+      isOwnFile(places.all == TablePlacement::OwnFile),
       folder(std::move(folder)) {
   int64_t offset = 0;
   int64_t alignment = kAlignment;
@@ -255,7 +256,7 @@ EngineWeights::EngineWeights(std::span<const stem_entry *const> entries,
     }
   }
   bytesOfParameters = offset;
-  if (placement == TablePlacement::OwnFile) {
+  if (isOwnFile) {
     offset = 0;
     alignment = kFileAlignment;
   }
@@ -263,40 +264,60 @@ EngineWeights::EngineWeights(std::span<const stem_entry *const> entries,
     const std::string key = tables[i].key;
     tableOffsets.push_back(offset);
     tableFiles.emplace_back();
+    placeOf.push_back(places.of(key));
     if (source && ByteTable::isOne(*source, key))
       byteTables.try_emplace(i, *source, key);
-    else if (!isInFile())
+    else if (!isInFile(i))
       advance(tables[i].key, tableBytesOf(tables[i]));
   }
-  if (placement == TablePlacement::Resident)
+  if (!isOwnFile)
     bytesOfTables = offset - bytesOfParameters;
 }
 
 int64_t EngineWeights::tableBytes() const {
-  int64_t sum = bytesOfTables;
+  int64_t sum = sumOfBytes({bytesOfTables, scaleBytes()});
   for (const auto &[number, table] : byteTables)
-    sum = sumOfBytes(
-        {sum, table.scaleBytes(), isInFile() ? 0 : table.rowBytes()});
+    sum = sumOfBytes({sum, isInFile(number) ? 0 : table.rowBytes()});
+  return sum;
+}
+
+int64_t EngineWeights::scaleBytes() const {
+  int64_t sum = 0;
+  for (const auto &[number, table] : byteTables)
+    sum = sumOfBytes({sum, table.scaleBytes()});
   return sum;
 }
 
 int64_t EngineWeights::tableBytesInFiles() const {
-  if (placement == TablePlacement::OwnFile)
+  if (isOwnFile)
     return tables.empty() ? 0
                           : tableOffsets.back() + tableBytesOf(tables.back());
   int64_t sum = 0;
-  for (size_t i = 0; i < tables.size() && isInFile(); ++i) {
-    const auto found = byteTables.find(i);
-    sum =
-        sumOfBytes({sum, found == byteTables.end() ? tableBytesOf(tables[i])
-                                                   : found->second.rowBytes()});
-  }
+  for (size_t i = 0; i < tables.size(); ++i)
+    if (isInFile(i))
+      sum = sumOfBytes({sum, rowBytes(i)});
   return sum;
+}
+
+int64_t EngineWeights::rowBytes(size_t table) const {
+  const auto found = byteTables.find(table);
+  return found == byteTables.end() ? tableBytesOf(tables[table])
+                                   : found->second.rowBytes();
+}
+
+std::vector<PlacedTable>
+EngineWeights::placedTables(const ModelWeights &weights) const {
+  std::vector<PlacedTable> placed;
+  for (size_t layer = 0; layer < weights.layers.size(); ++layer)
+    for (size_t i = 0; i < tables.size(); ++i)
+      if (weights.layers[layer].upTable == tables[i].key)
+        placed.push_back({layer, isInFile(i), rowBytes(i)});
+  return placed;
 }
 
 std::vector<FileRows> EngineWeights::rowsInFile() const {
   std::vector<FileRows> parts;
-  if (placement == TablePlacement::OwnFile)
+  if (isOwnFile)
     for (size_t i = 0; i < tables.size(); ++i)
       parts.push_back({tables[i].key, tableRows(i), tables[i].rows,
                        tableBytesOf(tables[i]) / tables[i].rows,
@@ -305,7 +326,7 @@ std::vector<FileRows> EngineWeights::rowsInFile() const {
 }
 
 bool EngineWeights::isStaged(size_t table) const {
-  return isInFile() || byteTables.contains(table);
+  return isInFile(table) || byteTables.contains(table);
 }
 
 int64_t EngineWeights::stagedTables() const {
@@ -338,7 +359,9 @@ int64_t EngineWeights::stagingBytes(int64_t tokens,
 
 int64_t EngineWeights::keptBytes(int64_t ids) const {
   int64_t sum = 0;
-  for (size_t i = 0; i < tables.size() && isInFile(); ++i) {
+  for (size_t i = 0; i < tables.size(); ++i) {
+    if (!isInFile(i))
+      continue;
     const auto found = byteTables.find(i);
     const int64_t row = found == byteTables.end()
                             ? tableBytesOf(tables[i]) / tables[i].rows
@@ -356,23 +379,25 @@ void EngineWeights::loadTable(size_t index, const TensorSource &source,
   const int64_t sizes[] = {table.rows, table.columns};
   checkElements(info, sizes);
   if (const auto found = byteTables.find(index); found != byteTables.end())
-    return found->second.load(source, isInFile(), context);
+    return found->second.load(source, isInFile(index), context);
   if (info.dtype == DType::U8)
     fail("{}: tensor \"{}\" has rows of 8 bits, which cannot be used here",
          info.file.string(), info.name);
-  if (!isInFile())
+  if (!isInFile(index))
     return loadPlain(source, info, table.dtype, tableRows(index), context);
   if (info.dtype != weightType(table.dtype))
     fail(
         "{}: tensor \"{}\" holds {}, its rows are used as {}: they cannot stay "
-        "in the file; choose --tables=resident",
+        "in the file; choose --tables=resident, or --table-place for this "
+        "layer",
         info.file.string(), info.name, dtypeName(info.dtype),
         dtypeName(weightType(table.dtype)));
   const std::optional<uint64_t> offset = source.offsetInFile(table.key);
   if (!offset)
     fail("{}: rows of tensor \"{}\" come from a row overlay (--rows, "
          "--swap-rows) or are not stored one after the other: they cannot stay "
-         "in the file; choose --tables=resident",
+         "in the file; choose --tables=resident, or --table-place for this "
+         "layer",
          info.file.string(), info.name);
   tableFiles[index] = info.file.string();
   tableOffsets[index] = static_cast<int64_t>(*offset);
@@ -390,7 +415,7 @@ void EngineWeights::loadSlot(Slot &slot, const TensorSource &source,
 void EngineWeights::load(const TensorSource &source, stem_context *context,
                          const std::set<std::string> &without) {
   memory = Arena(bytesOfParameters + bytesOfTables, "the weights");
-  if (placement == TablePlacement::OwnFile)
+  if (isOwnFile)
     ownFile = Arena::inFile(folder, tableBytesInFiles(), "the rows of tables",
                             "give --tables=resident");
   for (auto &[key, slot] : slots)
@@ -438,11 +463,11 @@ stem_table_options EngineWeights::plainOptions(size_t index) const {
   options.rows = tables[index].rows;
   options.columns = tables[index].columns;
   options.dtype = tables[index].dtype;
-  if (isInFile())
+  if (isInFile(index))
     options.file = tableFiles[index].c_str();
   else
     options.resident = tableRows(index);
-  options.offset = isInFile() ? tableOffsets[index] : 0;
+  options.offset = isInFile(index) ? tableOffsets[index] : 0;
   options.name = tables[index].key;
   return options;
 }

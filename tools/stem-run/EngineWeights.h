@@ -9,6 +9,7 @@
 #define STEM_TOOLS_STEM_RUN_ENGINEWEIGHTS_H
 
 #include "ByteTable.h"
+#include "TablePlaces.h"
 
 #include "stem-c/Runtime.h"
 #include "stem/Model/Checkpoint.h"
@@ -37,24 +38,17 @@ void loadParameter(const TensorSource &source, const std::string &key,
 /// of a task and the pages of files that they lie in.
 int64_t readingBytes(const ModelConfig &config, int threads);
 
-/// Where tables lie while a model runs.
-enum class TablePlacement {
-  Resident, ///< in memory, with the weights
-  File,    ///< in the model's files; the rows of a step are read when it starts
-  OwnFile, ///< in a file that goes with the process: rows can be changed there
-};
-
 /// The parameters and tables that a compiled module asks for, in one piece of
 /// memory but for tables in files and those of 8-bit rows. A tensor that is
 /// read in several forms (packed, packed as stored, plain) is held in each.
 class EngineWeights {
 public:
-  /// Lays out what the entries and tables need; nothing is read yet. `folder`
-  /// is where an OwnFile lies; `source` says which tables have 8-bit rows,
-  /// null: none may have.
+  /// Lays out what the entries and tables need; nothing is read yet. An
+  /// OwnFile, in `folder`, is for all tables; `source` says which tables have
+  /// 8-bit rows, null: none may have.
   EngineWeights(std::span<const stem_entry *const> entries,
                 std::span<const stem_table_info> tables,
-                TablePlacement placement = TablePlacement::Resident,
+                const TablePlaces &places = {},
                 std::filesystem::path folder = {},
                 const TensorSource *source = nullptr);
 
@@ -62,6 +56,10 @@ public:
   /// In memory; in files.
   int64_t tableBytes() const;
   int64_t tableBytesInFiles() const;
+  int64_t scaleBytes() const; ///< of 8-bit rows, in memory
+  int64_t tableCount() const { return static_cast<int64_t>(tables.size()); }
+  /// Those of the model's layers, in their order.
+  std::vector<PlacedTable> placedTables(const ModelWeights &weights) const;
   /// How many have rows that are read from the model's files or decoded, and
   /// what a step of `tokens` needs for these, where at most `tablesAtOnce` of
   /// them are on their way or in use.
@@ -86,8 +84,7 @@ public:
 
   /// The rows of table `index`, in its type; not of the model's files.
   std::byte *tableRows(size_t index) const {
-    const Arena &arena =
-        placement == TablePlacement::OwnFile ? ownFile : memory;
+    const Arena &arena = isOwnFile ? ownFile : memory;
     return static_cast<std::byte *>(arena.data()) + tableOffsets[index];
   }
   /// Of an OwnFile, in the order of the tables.
@@ -113,7 +110,10 @@ private:
   static Key keyOf(const stem_entry &entry, const stem_argument &argument) {
     return {entry.texts + argument.key, argument.packed};
   }
-  bool isInFile() const { return placement == TablePlacement::File; }
+  bool isInFile(size_t table) const {
+    return placeOf[table] == TablePlacement::File;
+  }
+  int64_t rowBytes(size_t table) const;
   bool isStaged(size_t table) const;
   stem_table_options plainOptions(size_t index) const;
   void loadTable(size_t index, const TensorSource &source,
@@ -123,7 +123,8 @@ private:
 
   std::map<Key, Slot> slots;
   std::vector<stem_table_info> tables;
-  TablePlacement placement;
+  std::vector<TablePlacement> placeOf; ///< of tables
+  bool isOwnFile;
   std::filesystem::path folder;
   /// In `memory`, in `ownFile` or in `tableFiles`.
   std::vector<int64_t> tableOffsets;

@@ -52,6 +52,8 @@ private:
   void collectChat(const Tokenizer &tokenizer);
   void printModel() const;
   void printLayers() const;
+  Json tablesJson() const;
+  void printTables() const;
   bool hasByteRows() const;
   void printByteRows() const;
   std::vector<uint64_t> idCounts(std::string LayerWeights::*ids) const;
@@ -144,21 +146,6 @@ void Inspection::collectChat(const Tokenizer &tokenizer) {
     ChatTemplate::parse(*text, "chat template");
 }
 
-/// "0-1, 3-4, 6"
-std::string formatRanges(const std::vector<uint64_t> &numbers) {
-  std::vector<std::string> parts;
-  for (size_t begin = 0; begin < numbers.size();) {
-    size_t end = begin;
-    while (end + 1 < numbers.size() && numbers[end + 1] == numbers[end] + 1)
-      ++end;
-    parts.push_back(begin == end
-                        ? fmt::format("{}", numbers[begin])
-                        : fmt::format("{}-{}", numbers[begin], numbers[end]));
-    begin = end + 1;
-  }
-  return parts.empty() ? "none" : fmt::format("{}", fmt::join(parts, ", "));
-}
-
 /// "16", or where they differ "0 in layers 1; 4 in layers 2-3, 5".
 std::string formatRanks(const StemSection &stem) {
   if (const auto rank = stem.commonRank())
@@ -194,11 +181,46 @@ void Inspection::printLayers() const {
     fmt::print("            rows of {} x {} in {}, rank {}\n", config.vocabSize,
                config.intermediateSize, config.stem->rowDType,
                formatRanks(*config.stem));
+  printTables();
   if (config.stem && config.stem->select)
     fmt::print("            ids that keep the up-projection: {}\n",
                fmt::join(idCounts(&LayerWeights::upSelectIds), ", "));
   if (hasByteRows())
     printByteRows();
+}
+
+/// The rows of each table, and the file that has them; of 8-bit rows with what
+/// is beside them.
+Json Inspection::tablesJson() const {
+  Json tables = Json::array();
+  for (size_t layer = 0; layer < checkpoint->config().layerCount(); ++layer) {
+    const LayerWeights &weights = checkpoint->weights().layers[layer];
+    if (weights.upTable.empty())
+      continue;
+    const TensorInfo &table = checkpoint->tensors().get(weights.upTable);
+    uint64_t bytes = table.bytes;
+    for (const std::string &name : ModelWeights::byteRowNames(weights))
+      bytes += checkpoint->tensors().get(name).bytes;
+    tables.push_back({{"layer", layer},
+                      {"file", table.file.filename().string()},
+                      {"bytes", bytes}});
+  }
+  return tables;
+}
+
+/// Of each file its layers and the bytes of their tables.
+void Inspection::printTables() const {
+  std::map<std::string, std::pair<std::vector<uint64_t>, double>> files;
+  for (const Json &table : tablesJson()) {
+    auto &[layers, bytes] = files[table["file"].get<std::string>()];
+    layers.push_back(table["layer"].get<uint64_t>());
+    bytes += table["bytes"].get<double>();
+  }
+  for (const auto &[file, entry] : files)
+    fmt::print("            table{} of layer{} {}: {} in {}\n",
+               entry.first.size() == 1 ? "" : "s",
+               entry.first.size() == 1 ? "" : "s", formatRanges(entry.first),
+               formatBytes(entry.second), printable(file));
 }
 
 /// Of each layer that has such a list the number of ids, equal ones once.
@@ -351,7 +373,8 @@ Json Inspection::configJson() const {
                     {"rank", rank ? Json(*rank) : Json(config.stem->ranks)},
                     {"select", config.stem->select},
                     {"row_dtype", config.stem->rowDType},
-                    {"base", config.stem->baseModelType}};
+                    {"base", config.stem->baseModelType},
+                    {"tables", tablesJson()}};
     if (hasByteRows())
       json["stem"]["byte_rows"] = byteRowsJson();
   }

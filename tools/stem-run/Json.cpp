@@ -67,6 +67,15 @@ static Json planJson(const MemoryPlan &plan) {
           {"total", plan.total()}};
 }
 
+static Json tablesJson(const std::vector<PlacedTable> &tables) {
+  Json json = Json::array();
+  for (const PlacedTable &table : tables)
+    json.push_back({{"layer", table.layer},
+                    {"place", table.isInFile ? "file" : "resident"},
+                    {"bytes", table.bytes}});
+  return json;
+}
+
 static Json lookupsJson(const stem_table_statistics &lookups) {
   return {{"ids", lookups.lookups},
           {"different_ids", lookups.unique_rows},
@@ -94,6 +103,7 @@ Json stem::engineJson(const Engine &engine) {
           {"steps", engine.steps()},
           {"staging_cuts", engine.stagingCuts()},
           {"plan", planJson(report.plan)},
+          {"tables", tablesJson(report.tables)},
           {"lookups", lookupsJson(engine.tableStatistics())}};
 }
 

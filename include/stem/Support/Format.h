@@ -8,8 +8,10 @@
 #ifndef STEM_SUPPORT_FORMAT_H
 #define STEM_SUPPORT_FORMAT_H
 
+#include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace stem {
 
@@ -21,6 +23,9 @@ std::string formatCount(double count);
 
 /// Seconds with three digits in the unit that reads best.
 std::string formatSeconds(double seconds);
+
+/// Rising numbers as "0-1, 3-4, 6"; "none" where there are none.
+std::string formatRanges(const std::vector<uint64_t> &numbers);
 
 /// `text` fit for a message: control characters escaped, cut after 200 bytes.
 std::string printable(std::string_view text);
