@@ -278,6 +278,9 @@ typedef struct stem_table_statistics {
 /* Bytes of staging that a ticket of `rows` different rows takes. */
 STEM_EXPORT int64_t stem_table_staging_bytes(int64_t rows, int64_t columns,
                                              int32_t dtype);
+/* Bytes of the counts that say whose rows are kept, beside these rows, in a
+   store of tables of `rows` rows that keeps those of `cache_ids` ids. */
+STEM_EXPORT int64_t stem_table_count_bytes(int64_t rows, int64_t cache_ids);
 /* `options` may be null: tables are resident then. */
 STEM_EXPORT stem_status stem_table_store_create(
     stem_context *context, const stem_table_store_options *options,

@@ -20,10 +20,24 @@ static constexpr double halfLife = 20;
 /// Long before a double ends.
 static constexpr double largestUnit = 1e100;
 
+int64_t HotCache::windowOf(int64_t capacity) {
+  return std::max<int64_t>(capacity / windowShare, 1);
+}
+
+int64_t HotCache::bytes(int64_t capacity, int64_t ids) {
+  if (capacity == 0)
+    return 0;
+  constexpr int64_t ofAnId = sizeof(slots[0]) + sizeof(parts[0]) +
+                             sizeof(uses[0]) + sizeof(older[0]) +
+                             sizeof(newer[0]);
+  return ids * ofAnId + capacity * int64_t(sizeof(owners[0])) +
+         (capacity - windowOf(capacity)) * int64_t(sizeof(Entry));
+}
+
 HotCache::HotCache(int64_t capacity, int64_t ids) {
   if (capacity == 0)
     return;
-  windowSize = std::max<int64_t>(capacity / windowShare, 1);
+  windowSize = windowOf(capacity);
   growth = std::exp2(1 / (halfLife * double(capacity)));
   owners.assign(capacity, -1);
   slots.assign(ids, -1);
@@ -31,6 +45,8 @@ HotCache::HotCache(int64_t capacity, int64_t ids) {
   uses.assign(ids, 0);
   older.assign(ids, -1);
   newer.assign(ids, -1);
+  // It never has more, so that it never grows.
+  least.reserve(capacity - windowSize);
 }
 
 void HotCache::count(int32_t id) {

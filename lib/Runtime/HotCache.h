@@ -29,6 +29,9 @@ public:
   /// Of `capacity` places, for ids below `ids`.
   HotCache(int64_t capacity, int64_t ids);
 
+  /// What such a cache takes, whatever it is used for.
+  static int64_t bytes(int64_t capacity, int64_t ids);
+
   struct Place {
     int32_t slot; ///< -1: there are no places
     bool isNew;   ///< what lies there was another id's
@@ -48,6 +51,7 @@ private:
   /// that is out of date is looked at too early, never too late.
   using Entry = std::pair<double, int32_t>;
 
+  static int64_t windowOf(int64_t capacity);
   void count(int32_t id);
   void rescale();
   int32_t takeSlot();

@@ -431,6 +431,12 @@ int64_t stem_table_staging_bytes(int64_t rows, int64_t columns, int32_t dtype) {
   return StagingPool::bytesOf(bytes);
 }
 
+int64_t stem_table_count_bytes(int64_t rows, int64_t cache_ids) {
+  if (rows < 0 || rows > INT32_MAX || cache_ids < 0)
+    return -1;
+  return HotCache::bytes(std::min(cache_ids, rows), rows);
+}
+
 stem_status stem_table_store_create(stem_context *context,
                                     const stem_table_store_options *options,
                                     stem_table_store **out_store) {

@@ -9,6 +9,7 @@ import unittest
 
 from e2e import GOLDEN, ModelTest, Tensor, stem_json, stem_run, write_tensors
 
+VOCABULARY = 259  # of the small model
 PLACES = ("resident", "file")
 DISTANCES = ("0", "1", "2", "auto")
 
@@ -165,6 +166,14 @@ class TablePlacementTest(ModelTest):
                                for rows in ("0", "5", "100%"))
         uses = none["lookups"]["rows_read"]
         self.assertEqual(none["plan"]["kept"], 0)
+        self.assertEqual(none["plan"]["counts"], 0)
+        self.assertEqual(some["plan"]["counts"],
+                         21 * VOCABULARY + 20 * 5 - 16)
+        for engine in (none, some, all_ids):
+            plan = engine["plan"]
+            self.assertEqual(plan["total"], sum(plan[part] for part in (
+                "weights", "tables", "staging", "kept", "counts", "arena",
+                "cache", "logits")))
         self.assertGreater(some["plan"]["kept"], 0)
         self.assertEqual(all_ids["plan"]["kept"],
                          all_ids["plan"]["tables_in_files"])

@@ -247,6 +247,7 @@ void Engine::Impl::planTables(const Checkpoint &checkpoint) {
   if (hasTablesInFiles())
     plan.keptIds = keptIds();
   plan.kept = weights->keptBytes(plan.keptIds);
+  plan.counts = stem_table_count_bytes(vocabSize(), plan.keptIds);
 }
 
 void Engine::Impl::planMemory(const Checkpoint &checkpoint) {

@@ -24,7 +24,8 @@ int64_t stem::sumOfBytes(std::initializer_list<int64_t> parts) {
 }
 
 int64_t MemoryPlan::total() const {
-  return sumOfBytes({weights, tables, staging, kept, arena, cache, logits});
+  return sumOfBytes(
+      {weights, tables, staging, kept, counts, arena, cache, logits});
 }
 
 static std::string bytesText(int64_t count) {
@@ -45,11 +46,14 @@ static std::string describeFiles(const MemoryPlan &plan,
   text += fmt::format("in files ({}), ", bytesText(plan.tablesInFiles));
   if (plan.scales > 0)
     text += fmt::format("their scales {}, ", bytesText(plan.scales));
-  return text + fmt::format("their rows of a step {}, for {} table{} at a "
-                            "time, {} rows of each, and of {} hot ids {}",
-                            bytesText(plan.staging), plan.stagedTables,
-                            plan.stagedTables == 1 ? "" : "s", plan.stagedRows,
-                            plan.keptIds, bytesText(plan.kept));
+  text += fmt::format("their rows of a step {}, for {} table{} at a time, {} "
+                      "rows of each, and of {} hot ids {}",
+                      bytesText(plan.staging), plan.stagedTables,
+                      plan.stagedTables == 1 ? "" : "s", plan.stagedRows,
+                      plan.keptIds, bytesText(plan.kept));
+  if (plan.counts > 0)
+    text += fmt::format(" with counts of uses {}", bytesText(plan.counts));
+  return text;
 }
 
 std::string MemoryPlan::describe(const std::vector<PlacedTable> &placed) const {

@@ -31,6 +31,7 @@ struct MemoryPlan {
   int64_t stagedRows = 0;    ///< so many rows of each; no bytes
   int64_t kept = 0;          ///< their rows of ids that are used often
   int64_t keptIds = 0;       ///< so many; no bytes
+  int64_t counts = 0;        ///< of uses, which say whose rows are kept
   int64_t arena = 0;
   int64_t cache = 0;     ///< key-value cache when every position is used
   int64_t logits = 0;    ///< a row for each sequence

@@ -61,6 +61,7 @@ static Json planJson(const MemoryPlan &plan) {
           {"staging", plan.staging},
           {"staged_rows", plan.stagedRows},
           {"kept", plan.kept},
+          {"counts", plan.counts},
           {"arena", plan.arena},
           {"cache", plan.cache},
           {"logits", plan.logits},

@@ -297,6 +297,12 @@ TEST_F(FileTables, StagingIsCountedOut) {
   EXPECT_EQ(stem_table_staging_bytes(0, 32, STEM_BF16), 64);
   EXPECT_EQ(stem_table_staging_bytes(1, 33, STEM_BF16), 128);
   EXPECT_EQ(stem_table_staging_bytes(INT64_MAX, 33, STEM_BF16), -1);
+  EXPECT_EQ(stem_table_count_bytes(100, 0), 0);
+  EXPECT_EQ(stem_table_count_bytes(100, 10), 100 * 21 + 10 * 4 + 9 * 16);
+  EXPECT_EQ(stem_table_count_bytes(100, 500), 100 * 21 + 100 * 4 + 90 * 16);
+  EXPECT_EQ(stem_table_count_bytes(-1, 10), -1);
+  EXPECT_EQ(stem_table_count_bytes(100, -1), -1);
+  EXPECT_EQ(stem_table_count_bytes(INT64_MAX, 10), -1);
   const StorePtr store = makeStore(5 * 64, 1);
   ASSERT_EQ(open(store, inFile(path, 100, 32, 0)), STEM_OK);
   stem_table_plan *three = plan(store, {1, 2, 3, 2});

@@ -11,6 +11,7 @@
 #include <cmath>
 #include <gtest/gtest.h>
 #include <list>
+#include <malloc.h>
 #include <map>
 #include <random>
 
@@ -109,6 +110,33 @@ TEST(HotCache, CountsDoNotOverflow) {
   for (int i = 0; i < 4'000'000; ++i)
     hits += !cache.use(i % 2 ? 0 : 1 + i / 2 % 3).isNew;
   EXPECT_GT(hits, 1'900'000) << "the id of every second use stays";
+}
+
+size_t heapBytes() {
+  const struct mallinfo2 heap = mallinfo2();
+  return heap.uordblks + heap.hblkhd;
+}
+
+/// As many bytes as are said, from the first use to the last.
+TEST(HotCache, BytesAreKnown) {
+  const size_t before = heapBytes();
+  const std::vector<char> block(1 << 20);
+  if (heapBytes() < before + block.size())
+    GTEST_SKIP() << "this allocator does not count";
+  constexpr int32_t ids = 1 << 20;
+  EXPECT_EQ(HotCache::bytes(0, ids), 0);
+  for (const int64_t capacity : {1 << 10, 1 << 17, 1 << 20}) {
+    const size_t empty = heapBytes();
+    HotCache cache(capacity, ids);
+    std::mt19937 random(1);
+    for (int i = 0; i < 2 * ids; ++i)
+      cache.use(i % 2 ? i / 2 : zipfDraw(random, ids));
+    const auto held = int64_t(heapBytes() - empty);
+    const int64_t said = HotCache::bytes(capacity, ids);
+    EXPECT_NEAR(double(held), double(said), 1 << 16) << capacity;
+    EXPECT_EQ(said, 21 * int64_t(ids) + 4 * capacity +
+                        16 * (capacity - capacity / 10));
+  }
 }
 
 } // namespace
