@@ -249,6 +249,60 @@ class ByteRowsTest(CalibrationTest):
         self.assertIn("rows of 8 bits in 2 tables", said)
         self.assertIn("no id keeps full precision", said)
 
+    def test_named_hot_ids(self):
+        """Ids and texts, a line each; the tokens of this model are bytes."""
+        names = self.write("names", '20\n\n"a"\r\n" "\nz\n20\n')
+        ids = sorted([20, *stem_json("generate", self.small, "--prompt=a z",
+                                     "-n", "1")["prompt_ids"][-3:]])
+        full = self.initial("full", "--row-dtype=bf16")
+        source = self.tensors(full)
+        def check(model, cold, wanted):
+            tensors = self.tensors(model)
+            self.assertEqual((cold["hot_ids"], cold["listed_ids"]),
+                             (len(wanted), len(ids)))
+            self.assertEqual(cold["list"]["file"], names)
+            self.assertEqual(len(cold["list"]["sha256"]), 64)
+            for layer in LAYERS:
+                self.assertEqual(list(tensors[part(layer, "hot_ids")].values),
+                                 wanted)
+            return tensors
+        made = stem_json("convert", self.small, self.path("made"),
+                         "--layers=1,4", "--init=embedding",
+                         "--row-dtype=bf16", "--cold-rows=int8",
+                         f"--hot-ids={names}")["cold_rows"]
+        tensors = check(self.path("made"), made, ids)
+        self.assertEqual((made["hot_fraction"], made["counted_tokens"]), (0, 0))
+        for layer in LAYERS:
+            self.assertEqual(
+                [tensors[part(layer, "hot_rows")].row(i)
+                 for i in range(len(ids))],
+                [source[TABLE.format(layer)].row(id) for id in ids])
+        self.assertEqual(self.section(self.path("made"))["provenance"]
+                         ["cold_rows"], made)
+        self.check_same(self.path("made"))
+        # Beside those that are counted, here and in a calibration.
+        out = self.path("out")
+        counted = stem_json("apply", full, "--cold-rows=int8", "-o", out,
+                            "--hot-fraction=2%", f"--text={self.text}")
+        frequent = list(self.tensors(out)[part(1, "hot_ids")].values)
+        self.assertEqual(counted["cold_rows"]["listed_ids"], 0)
+        self.assertNotIn("list", counted["cold_rows"])
+        both = sorted({*frequent, *ids})
+        cold = stem_json("apply", full, "--cold-rows=int8", "-o", out,
+                         "--force", "--hot-fraction=2%", f"--text={self.text}",
+                         f"--hot-ids={names}")["cold_rows"]
+        check(out, cold, both)
+        self.assertGreater(cold["covered_share"],
+                           counted["cold_rows"]["covered_share"])
+        said = stem_run("apply", full, "--cold-rows=int8", "-o", out, "--force",
+                        f"--hot-ids={names}").stdout
+        self.assertIn(f"{len(ids)} ids (1.5 %) keep full precision, "
+                      f"{len(ids)} of --hot-ids", said)
+        out, result = self.convert("--layers=1,4", "--cold-rows=int8",
+                                   f"--hot-ids={names}", name="calibrated")
+        check(out, result["cold_rows"], ids)
+        self.assertGreater(result["cold_rows"]["counted_tokens"], 0)
+
     def test_apply_to_one_file_with_an_overlay(self):
         """A golden model, whose tables lie beside everything else; rows that
         were trained keep their type."""
@@ -412,7 +466,23 @@ class ByteRowsTest(CalibrationTest):
                           "--cold-rows=int4", status=2)
         self.assert_fails(["--hot-fraction is for --cold-rows=int8"], *convert,
                           "--hot-fraction=0.1", status=2)
+        names = self.write("names", "7\n")
+        self.assert_fails(["--hot-ids is for --cold-rows=int8"], *convert,
+                          f"--hot-ids={names}", status=2)
+        bad = self.write("bad", "7\n259\n")
+        more = ["--cold-rows=int8", "--hot-ids"]
+        for start in convert, ["apply", full, "-o", out]:
+            self.assert_fails([f"{bad}:2", "259"], *start, *more, bad)
+            self.assert_fails(["names no token"], *start, *more,
+                              self.write("none", "\n \n"))
+            self.assert_fails([self.path("missing")], *start, *more,
+                              self.path("missing"))
+        # Before the text is read, which takes its time.
+        self.assert_fails([f"{bad}:2", "259"], "convert", self.small, out,
+                          f"--calibrate={self.path('missing')}", *more, bad)
+        self.assertFalse(os.path.exists(out))
         self.assert_fails(["ids are counted on the text of a calibration",
+                           "name them with --hot-ids",
                            "stem-run apply OUT"], *convert, "--cold-rows=int8",
                           "--hot-fraction=auto", status=2)
         apply = ["apply", full, "-o", out]

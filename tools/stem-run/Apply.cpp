@@ -116,6 +116,8 @@ void Application::chooseHot() {
          arguments.model.string());
   for (const uint64_t layer : tableLayers(checkpoint))
     changed[checkpoint.weights().layers[layer].upTable] = layer;
+  const std::vector<int32_t> listed =
+      readHotIds(checkpoint, arguments.coldRows);
   std::vector<int64_t> counts(vocabulary);
   if (arguments.coldRows.needsText()) {
     EvalArguments reading;
@@ -128,7 +130,7 @@ void Application::chooseHot() {
         for (const int32_t id : document)
           ++counts[static_cast<size_t>(id)];
   }
-  hot = chooseHotIds(counts, arguments.coldRows);
+  hot = chooseHotIds(counts, arguments.coldRows, listed);
 }
 
 /// With those whose rows were replaced: they stay what they are.

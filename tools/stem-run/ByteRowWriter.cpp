@@ -10,6 +10,7 @@
 #include "stem/Support/ByteRows.h"
 #include "stem/Support/Error.h"
 #include "stem/Support/Format.h"
+#include "stem/Support/Hash.h"
 
 #include <algorithm>
 #include <cmath>
@@ -123,6 +124,9 @@ Json stem::byteRowFigures(const ColdRowOptions &asked, const HotIds &hot,
       {"hot_fraction", asked.isAuto ? Json("auto") : Json(asked.hotShare)},
       {"hot_dtype", dtypeConfigName(hotType)}};
   json.update(hot.json());
+  if (!asked.list.empty())
+    json["list"] = {{"file", std::filesystem::absolute(asked.list).string()},
+                    {"sha256", hashFile(asked.list)}};
   json.update(
       {{"table_bytes", sizes.tables},
        {"table_bytes_before", sizes.fullTables},

@@ -94,6 +94,7 @@ std::optional<uint64_t> stem::parseAutoLayers(const std::string &choice,
 Calibration::Calibration(const Checkpoint &checkpoint,
                          const CalibrationArguments &arguments)
     : checkpoint(checkpoint), arguments(checked(arguments, checkpoint)),
+      listedHot(readHotIds(checkpoint, this->arguments.coldRows)),
       text(gatherCalibrationText(checkpoint, this->arguments.text,
                                  writerOptions(this->arguments))),
       selected(selectIds(checkpoint, this->arguments.selection, text)),
@@ -108,12 +109,12 @@ Calibration::Calibration(const Checkpoint &checkpoint,
       std::make_unique<Calibrator>(checkpoint, runner, text, options());
 }
 
-/// Of the text to fit: no choice has seen the one to check.
+/// Counted in the text to fit: no choice has seen the one to check.
 HotIds Calibration::makeHotIds() const {
   if (!arguments.coldRows.areBytes)
     return {};
   return chooseHotIds(countIds(text.fit, checkpoint.config().vocabSize),
-                      arguments.coldRows);
+                      arguments.coldRows, listedHot);
 }
 
 CalibrationOptions Calibration::options() const {

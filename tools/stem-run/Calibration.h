@@ -99,6 +99,7 @@ private:
 
   const Checkpoint &checkpoint;
   const CalibrationArguments arguments;
+  std::vector<int32_t> listedHot; ///< before the texts, which take minutes
   CalibrationText text;
   SelectedIds selected;
   HotIds hot;

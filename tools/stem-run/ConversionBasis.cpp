@@ -27,7 +27,7 @@ ConversionBasis::ConversionBasis(
       types(checkpoint, std::nullopt),
       calibration(makeCalibration(spillFolder, requireSpace)),
       layers(chooseDenseLayers()), graph(makeGraph()),
-      rowType(chooseRowType(layers.front())),
+      rowType(chooseRowType(layers.front())), listedHot(chooseListedHot()),
       leftOut(tensorsLeftOut(checkpoint)) {}
 
 /// Before minutes of calibration: the layers, and whether their tables alone
@@ -88,9 +88,17 @@ std::span<const int32_t> ConversionBasis::selectedIds() const {
                         : std::span<const int32_t>();
 }
 
+/// Without a text nothing is counted.
+HotIds ConversionBasis::chooseListedHot() const {
+  if (isCalibrated())
+    return {};
+  const ColdRowOptions &options = arguments.calibration.coldRows;
+  return chooseHotIds(std::vector<int64_t>(config().vocabSize), options,
+                      readHotIds(checkpoint, options));
+}
+
 const HotIds &ConversionBasis::hotIds() const {
-  static const HotIds none;
-  return isCalibrated() ? calibration->hotIds() : none;
+  return isCalibrated() ? calibration->hotIds() : listedHot;
 }
 
 /// All STEM layers of a model have a list of such ids, or none has. In one that

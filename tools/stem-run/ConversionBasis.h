@@ -53,7 +53,8 @@ public:
   const std::unique_ptr<Calibration> calibration; ///< null: rows need no text
   const std::vector<uint64_t> layers;             ///< to convert, rising
   const GraphConversion graph;
-  const DType rowType; ///< of rows that are not of 8 bits
+  const DType rowType;    ///< of rows that are not of 8 bits
+  const HotIds listedHot; ///< without a calibration
   const std::vector<std::string> leftOut;
 
 private:
@@ -63,6 +64,7 @@ private:
   std::string layerChoice() const;
   std::vector<uint64_t> chooseDenseLayers() const;
   GraphConversion makeGraph() const;
+  HotIds chooseListedHot() const;
   DType chooseRowType(uint64_t layer) const;
 };
 

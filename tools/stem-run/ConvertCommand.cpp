@@ -51,8 +51,8 @@ void refuseForOtherInit(const CLI::App &command,
   if (arguments.calibration.coldRows.needsText())
     throw UsageError(fmt::format(
         "--hot-fraction: ids are counted on the text of a calibration, and "
-        "--init={} has none; convert with --cold-rows=int8 alone, or count "
-        "later: stem-run apply OUT --cold-rows=int8 --text=FILE",
+        "--init={} has none; name them with --hot-ids, or count later: "
+        "stem-run apply OUT --cold-rows=int8 --hot-fraction=SHARE --text=FILE",
         arguments.init.kind));
   if (arguments.layers.empty() || arguments.layers.starts_with("auto"))
     throw UsageError(fmt::format("--init={}: name the layers, like "

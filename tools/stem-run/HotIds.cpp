@@ -8,6 +8,7 @@
 #include "HotIds.h"
 
 #include "CommandLine.h"
+#include "TokenNames.h"
 #include "stem/Support/Format.h"
 
 #include <algorithm>
@@ -20,6 +21,7 @@ using namespace stem;
 
 Json HotIds::json() const {
   return {{"hot_ids", ids.size()},
+          {"listed_ids", listed},
           {"counted_tokens", counted},
           {"covered_share", covered}};
 }
@@ -27,16 +29,22 @@ Json HotIds::json() const {
 std::string HotIds::describe(uint64_t vocabulary) const {
   if (ids.empty())
     return "no id keeps full precision";
-  return fmt::format(
-      "{} ids ({:.1f} %) keep full precision, {:.1f} % of the {} "
-      "tokens counted",
-      ids.size(),
-      100 * static_cast<double>(ids.size()) / static_cast<double>(vocabulary),
-      100 * covered, counted);
+  std::string text = fmt::format("{} id{} ({:.1f} %) keep{} full precision",
+                                 ids.size(), ids.size() == 1 ? "" : "s",
+                                 100 * static_cast<double>(ids.size()) /
+                                     static_cast<double>(vocabulary),
+                                 ids.size() == 1 ? "s" : "");
+  if (listed > 0)
+    text += fmt::format(", {} of --hot-ids", listed);
+  if (counted > 0)
+    text += fmt::format(", {:.1f} % of the {} tokens counted", 100 * covered,
+                        counted);
+  return text;
 }
 
 HotIds stem::chooseHotIds(const std::vector<int64_t> &counts,
-                          const ColdRowOptions &options) {
+                          const ColdRowOptions &options,
+                          std::span<const int32_t> listed) {
   std::vector<int32_t> order(counts.size());
   std::iota(order.begin(), order.end(), 0);
   const auto key = [&](int32_t id) {
@@ -58,9 +66,22 @@ HotIds stem::chooseHotIds(const std::vector<int64_t> &counts,
     hot.ids.push_back(id);
     covered += counts[static_cast<size_t>(id)];
   }
-  hot.covered = hot.counted ? static_cast<double>(covered) / all : 0;
   std::ranges::sort(hot.ids);
+  hot.listed = listed.size();
+  for (const int32_t id : listed)
+    if (const auto place = std::ranges::lower_bound(hot.ids, id);
+        place == hot.ids.end() || *place != id) {
+      hot.ids.insert(place, id);
+      covered += counts[static_cast<size_t>(id)];
+    }
+  hot.covered = hot.counted ? static_cast<double>(covered) / all : 0;
   return hot;
+}
+
+std::vector<int32_t> stem::readHotIds(const Checkpoint &checkpoint,
+                                      const ColdRowOptions &options) {
+  return options.list.empty() ? std::vector<int32_t>()
+                              : readTokenList(checkpoint, options.list);
 }
 
 std::vector<int64_t> stem::countIds(const TokenStream &stream,
@@ -106,11 +127,19 @@ void stem::addColdRowOptions(CLI::App &command, ColdRowOptions &options) {
                       "tokens are of (default: 0)",
                       100 * kAutoCoverage))
       ->type_name("SHARE");
+  command
+      .add_option("--hot-ids", options.list,
+                  "With --cold-rows=int8, a file of tokens whose rows keep "
+                  "their type, beside those of --hot-fraction; on each line an "
+                  "id, a word or a text in quotes")
+      ->type_name("FILE");
 }
 
 void stem::checkColdRows(const CLI::App &command,
                          const ColdRowOptions &options) {
-  if (command.count("--hot-fraction") && !options.areBytes)
-    throw UsageError("--hot-fraction is for --cold-rows=int8: other rows all "
-                     "have one type");
+  for (const char *option : {"--hot-fraction", "--hot-ids"})
+    if (command.count(option) && !options.areBytes)
+      throw UsageError(fmt::format("{} is for --cold-rows=int8: other rows all "
+                                   "have one type",
+                                   option));
 }

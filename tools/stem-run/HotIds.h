@@ -13,6 +13,8 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <filesystem>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,6 +27,7 @@ struct ColdRowOptions {
   /// In place of a share the fewest ids that kAutoCoverage of the tokens are
   /// of.
   bool isAuto = false;
+  std::filesystem::path list; ///< that names further ones; empty: none
 
   bool needsText() const { return isAuto || hotShare > 0; }
 };
@@ -36,6 +39,7 @@ inline constexpr double kAutoCoverage = 0.9;
 
 struct HotIds {
   std::vector<int32_t> ids; ///< rising
+  size_t listed = 0;        ///< of them, those of the list
   int64_t counted = 0;      ///< tokens
   double covered = 0;       ///< share of them that are of these ids
 
@@ -44,17 +48,23 @@ struct HotIds {
 };
 
 /// Of `counts`, one for each id, those with the largest; of equal ones the
-/// lower ids, which tokenizers made of pairs that were more common.
+/// lower ids, which tokenizers made of pairs that were more common. With them
+/// those of `listed`, which rise.
 HotIds chooseHotIds(const std::vector<int64_t> &counts,
-                    const ColdRowOptions &options);
+                    const ColdRowOptions &options,
+                    std::span<const int32_t> listed = {});
+
+/// What --hot-ids names; nothing without it.
+std::vector<int32_t> readHotIds(const Checkpoint &checkpoint,
+                                const ColdRowOptions &options);
 
 /// How often each id of the vocabulary is in the stream.
 std::vector<int64_t> countIds(const TokenStream &stream, uint64_t vocabulary);
 
-/// --cold-rows and --hot-fraction.
+/// --cold-rows, --hot-fraction and --hot-ids.
 void addColdRowOptions(CLI::App &command, ColdRowOptions &options);
 
-/// Throws a UsageError for a hot fraction without 8-bit rows.
+/// Throws a UsageError for hot ids without 8-bit rows.
 void checkColdRows(const CLI::App &command, const ColdRowOptions &options);
 
 } // namespace stem

@@ -43,6 +43,27 @@ TEST(HotIds, CoverTheTokensCounted) {
   EXPECT_EQ(chooseHotIds({0, 0, 0}, automatic).ids, Ids());
 }
 
+TEST(HotIds, AreThoseOfAListToo) {
+  const std::vector<int64_t> counts = {3, 0, 9, 3, 0, 1, 3, 1};
+  const auto with = [&](double share, const Ids &listed) {
+    return chooseHotIds(counts, {.areBytes = true, .hotShare = share}, listed);
+  };
+  EXPECT_EQ(with(0, {1, 4}).ids, (Ids{1, 4}));
+  EXPECT_EQ(with(0, {1, 4}).listed, 2u);
+  EXPECT_EQ(with(0, {1, 4}).covered, 0);
+  // The share is of those counted; what both have is there once.
+  const HotIds both = with(0.25, {2, 5, 7});
+  EXPECT_EQ(both.ids, (Ids{0, 2, 5, 7}));
+  EXPECT_EQ(both.covered, 0.7);
+  EXPECT_EQ(both.json()["listed_ids"], 3);
+  EXPECT_EQ(both.describe(8), "4 ids (50.0 %) keep full precision, 3 of "
+                              "--hot-ids, 70.0 % of the 20 tokens counted");
+  const HotIds uncounted =
+      chooseHotIds(std::vector<int64_t>(8), {.areBytes = true}, Ids{3});
+  EXPECT_EQ(uncounted.describe(8),
+            "1 id (12.5 %) keeps full precision, 1 of --hot-ids");
+}
+
 TEST(HotIds, AreCountedWithoutPadding) {
   TokenStream stream;
   stream.ids = {3, 3, 1, 0, 0};
