@@ -351,9 +351,11 @@ void ModelFolderWriter::start() {
     texts[std::string(indexName)] = indexText();
   for (const auto &[name, source] : files)
     copyNewFile(source, folder / name);
-  for (const Link &link : links)
-    if (!linkFile(link.source, folder / link.file))
+  for (Link &link : links) {
+    link.isFree = linkFile(link.source, folder / link.file);
+    if (!link.isFree)
       copyNewFile(link.source, folder / link.file);
+  }
 }
 
 void ModelFolderWriter::openNextGroup() {

@@ -34,6 +34,8 @@ private:
                    bool isRequired);
   void checkShape(const TensorInfo &info, const Shape &shape) const;
   const TensorInfo &requireInfo(const std::string &name, const Shape &shape);
+  [[noreturn]] void refuseMissing(const std::string &name,
+                                  const std::string &shape) const;
 
   void resolveHead();
   void resolveAttention(uint64_t layer, LayerWeights &weights);
@@ -71,20 +73,23 @@ void Resolver::checkShape(const TensorInfo &info, const Shape &shape) const {
 const TensorInfo &Resolver::requireInfo(const std::string &name,
                                         const Shape &shape) {
   const TensorInfo *info = source.find(name);
-  if (!info) {
-    const std::string file = source.fileWithout(name);
-    if (!file.empty())
-      fail("{}: model.safetensors.index.json says that tensor \"{}\" is in {}, "
-           "but that file does not have it; download both again, or, where "
-           "another file has it, make a folder with stem-run import "
-           "--ignore-index",
-           source.description(), name, printable(file));
-    fail("{}: tensor \"{}\" {} is missing", source.description(), name,
-         formatShape(shape));
-  }
+  if (!info)
+    refuseMissing(name, formatShape(shape));
   checkShape(*info, shape);
   used.insert(name);
   return *info;
+}
+
+void Resolver::refuseMissing(const std::string &name,
+                             const std::string &shape) const {
+  const std::string file = source.fileWithout(name);
+  if (!file.empty())
+    fail("{}: model.safetensors.index.json says that tensor \"{}\" is in {}, "
+         "but that file does not have it; download both again, or, where "
+         "another file has it, make a folder with stem-run import "
+         "--ignore-index",
+         source.description(), name, printable(file));
+  fail("{}: tensor \"{}\" {} is missing", source.description(), name, shape);
 }
 
 std::string Resolver::require(const std::string &name, const Shape &shape) {
@@ -280,8 +285,13 @@ void checkRising(const TensorSource &source, const TensorInfo &info,
 const TensorInfo &Resolver::requireIds(const std::string &name) {
   const uint64_t vocab = config.vocabSize;
   const TensorInfo *found = source.find(name);
-  const TensorInfo &ids = requireInfo(
-      name, found && found->shape.size() == 1 ? found->shape : Shape{vocab});
+  if (!found)
+    refuseMissing(name, "[n]");
+  const TensorInfo &ids = *found;
+  used.insert(name);
+  if (ids.shape.size() != 1)
+    fail("{}: tensor \"{}\" has shape {}; a list of ids, [n], was expected",
+         ids.file.string(), ids.name, formatShape(ids.shape));
   if (ids.shape[0] > vocab)
     fail("{}: tensor \"{}\" has {} ids, the vocabulary {}", ids.file.string(),
          ids.name, ids.shape[0], vocab);
@@ -295,8 +305,14 @@ const TensorInfo &Resolver::requireIds(const std::string &name) {
 /// In any type of rows, not the same in all layers.
 void Resolver::resolveHotRows(uint64_t layer, LayerWeights &weights) {
   const TensorInfo &ids = requireIds(weights.upTableHotIds);
-  const TensorInfo &rows = requireInfo(weights.upTableHotRows,
-                                       {ids.shape[0], config.intermediateSize});
+  const Shape shape = {ids.shape[0], config.intermediateSize};
+  const TensorInfo *found = source.find(weights.upTableHotRows);
+  if (found && found->shape != shape)
+    fail("{}: tensor \"{}\" has shape {}; {} was expected: a row of "
+         "intermediate_size for each id of \"{}\" in {}",
+         found->file.string(), found->name, formatShape(found->shape),
+         formatShape(shape), ids.name, ids.file.string());
+  const TensorInfo &rows = requireInfo(weights.upTableHotRows, shape);
   if (rows.dtype != DType::F32 && rows.dtype != DType::F16 &&
       rows.dtype != DType::BF16)
     fail("{}: tensor \"{}\" has type {}; F32, F16 or BF16 was expected",

@@ -352,6 +352,53 @@ class ByteRowsTest(CalibrationTest):
         self.assertIn(", their rows of a step ", stem_run(
             "generate", model, "--prompt=the", "-n", "1").stderr)
 
+    def test_hot_rows_that_save_nothing(self):
+        full, out = self.initial("full", "--row-dtype=bf16"), self.path("out")
+        for share, wanted in (("100%", r"nothing is saved: a hot row is there "
+                               r"in 8 bits too, which makes the tables [\d.]+ % "
+                               r"larger and the model [\d.]+ %; fewer hot ids "
+                               r"save bytes; 259 ids \(100.0 %\) keep full"),
+                              ("10%", r": [\d.]+ % of their bytes and [\d.]+ % "
+                               r"of the model's are saved; 26 ids")):
+            said = stem_run("apply", full, "--cold-rows=int8", "-o", out,
+                            "--force", f"--hot-fraction={share}",
+                            f"--text={self.text}").stdout
+            self.assertRegex(said, wanted)
+            self.assertNotIn("-", said.split("rows of 8 bits: ")[1])
+
+    def test_a_share_of_no_id(self):
+        full = self.initial("full")
+        told = stem_run("apply", full, "--cold-rows=int8", "-o",
+                        self.path("out"), "--hot-fraction=0.1%",
+                        f"--text={self.text}")
+        self.assertIn("note: --hot-fraction=0.001: of 259 ids that is less "
+                      "than half of one, so that none keeps", told.stderr)
+        self.assertIn("no id keeps full precision", told.stdout)
+
+    def test_the_same_text_twice(self):
+        full, out = self.initial("full"), self.path("out")
+        with open(self.text, "rb") as file:
+            copy = self.write("copy", file.read())
+        for text in self.text, copy:
+            self.assert_fails([f"--text={text}: is the same text as "
+                               f"{self.text}; give it once"], "apply", full,
+                              "--cold-rows=int8", "--hot-fraction=auto",
+                              f"--text={self.text}", f"--text={text}", "-o",
+                              out)
+        self.assertFalse(os.path.exists(out))
+
+    def test_written_is_what_lies_there(self):
+        """All but links, to the byte: tables in files of their own, and in one
+        with everything else."""
+        for name, model in (("apart", self.initial("full")),
+                            ("together", os.path.join(GOLDEN, "stem_llama"))):
+            out = self.path(name)
+            result = stem_json("apply", model, "--cold-rows=int8", "-o", out)
+            status = [os.stat(os.path.join(out, file))
+                      for file in os.listdir(out)]
+            self.assertEqual(result["bytes"], sum(
+                file.st_size for file in status if file.st_nlink == 1), name)
+
     def test_inspect(self):
         model, text = self.initial("stem", "--row-dtype=bf16"), self.text
         out = self.path("out")

@@ -205,6 +205,30 @@ class TablePlacementTest(ModelTest):
             "generate", model, "--prompt=the", "-n", "1", "--tables=file",
             "--swap-rows=a=b")
 
+    def test_a_plan_that_is_refused_is_told_once(self):
+        model = self.stem()
+        for place in PLACES:
+            told = stem_run("generate", model, "--prompt=the",
+                            f"--tables={place}", "--memory=10MB",
+                            check=False).stderr
+            self.assertIn("--memory allows 10 MB", told)
+            self.assertEqual(told.count("memory: weights "), 1, told)
+
+    def test_values_are_refused_before_a_model_is_opened(self):
+        missing = self.path("missing")
+        for options, part in (
+                (["--memory=much"], "--memory=much: give a whole number"),
+                (["--tables=file", "--cache-rows=x"], "--cache-rows=x: wanted"),
+                (["--tables=file", "--prefetch-distance=x"],
+                 "--prefetch-distance=x: wanted"),
+                (["--table-place=x"], "--table-place=x: give")):
+            for command in (["generate", missing, "--prompt=the"],
+                            ["eval", missing, "--text=none"],
+                            ["eval", missing, "--input-ids=no",
+                             "--logits-out=out"],
+                            ["bench", missing]):
+                self.assert_fails([part], *command, *options, status=2)
+
     def test_bad_options(self):
         model = self.stem()
         self.assert_fails(["--tables", "nowhere"], "eval", model,

@@ -81,7 +81,7 @@ private:
   std::optional<ModelFolderWriter> writer;
   std::vector<const TensorInfo *> copied; ///< in the order of declaration
   RoundingError rounding;
-  uint64_t bytes = 0;
+  uint64_t bytes = 0; ///< of the tensors that are written
 };
 
 Application::Application(const ApplyArguments &arguments)
@@ -124,11 +124,17 @@ void Application::chooseHot() {
     reading.texts = arguments.texts;
     const Tokenizer tokenizer =
         requireTokenizer(checkpoint, "leave --hot-fraction out");
+    std::map<std::string, std::string> names; // by the text's hash
     for (const EvalFile &file :
-         readFiles(reading, tokenizer, kStepTokens, kStepTokens))
+         readFiles(reading, tokenizer, kStepTokens, kStepTokens)) {
+      const auto [other, isNew] = names.emplace(file.sha256, file.path);
+      if (!isNew)
+        fail("--text={}: is the same text as {}; give it once", file.path,
+             other->second);
       for (const std::vector<int32_t> &document : file.documents)
         for (const int32_t id : document)
           ++counts[static_cast<size_t>(id)];
+    }
   }
   hot = chooseHotIds(counts, arguments.coldRows, listed);
 }
@@ -306,7 +312,7 @@ void Application::report(double seconds) const {
                  {"out", arguments.out.string()},
                  {"rows", rows.size()},
                  {"tables", changed.size()},
-                 {"bytes", bytes},
+                 {"bytes", writer->bytesNeeded()},
                  {"seconds", seconds},
                  {"peak_bytes", memoryStatus().peakResident}});
     if (!byteTables.empty())
@@ -317,7 +323,8 @@ void Application::report(double seconds) const {
                                ? std::string("rows of 8 bits")
                                : fmt::format("{} rows replaced", rows.size());
   fmt::print("{}: {} in {} tables, {} written, in {}\n", arguments.out.string(),
-             done, changed.size(), formatBytes(static_cast<double>(bytes)),
+             done, changed.size(),
+             formatBytes(static_cast<double>(writer->bytesNeeded())),
              formatSeconds(seconds));
   if (!byteTables.empty())
     printByteRows(byteRowsJson(), hot, checkpoint.config().vocabSize);

@@ -449,6 +449,7 @@ void stem::addBenchCommand(CLI::App &app) {
   command->callback([arguments, training] {
     if (training->isWanted())
       return benchTrainingOf(*arguments, *training);
+    checkValues(arguments->compile);
     if (arguments->models.empty())
       throw UsageError("MODEL is required");
     if (arguments->paced && arguments->models.size() != 1)

@@ -137,13 +137,21 @@ Json stem::byteRowFigures(const ColdRowOptions &asked, const HotIds &hot,
 
 void stem::printByteRows(const Json &figures, const HotIds &hot,
                          uint64_t vocabulary) {
-  fmt::print("rows of 8 bits: tables of {} in place of {} ({}): {:.1f} % of "
-             "their bytes and {:.1f} % of the model's are saved; {}\n",
+  const auto ofTables = 100 * figures["saved_of_tables"].get<double>();
+  const auto ofModel = 100 * figures["saved_of_model"].get<double>();
+  const std::string change =
+      ofTables >= 0
+          ? fmt::format("{:.1f} % of their bytes and {:.1f} % of the model's "
+                        "are saved",
+                        ofTables, ofModel)
+          : fmt::format("nothing is saved: a hot row is there in 8 bits too, "
+                        "which makes the tables {:.1f} % larger and the model "
+                        "{:.1f} %; fewer hot ids save bytes",
+                        -ofTables, -ofModel);
+  fmt::print("rows of 8 bits: tables of {} in place of {} ({}): {}; {}\n",
              formatBytes(figures["table_bytes"].get<double>()),
              formatBytes(figures["table_bytes_before"].get<double>()),
-             figures["hot_dtype"].get<std::string>(),
-             100 * figures["saved_of_tables"].get<double>(),
-             100 * figures["saved_of_model"].get<double>(),
+             figures["hot_dtype"].get<std::string>(), change,
              hot.describe(vocabulary));
 }
 

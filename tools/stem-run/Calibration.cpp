@@ -158,8 +158,8 @@ CalibrationPlan Calibration::makePlan() {
     addByteRows(checkpoint.config(), hot.ids.size(), sizes);
   const CalibrationPlan result =
       planCalibration(checkpoint.config(), sizes, bound.bytes);
-  printPlan(result);
   const std::string name = checkpoint.path().string();
+  printPlan(result, result.total() <= bound.bytes);
   bound.require(
       result.total(),
       fmt::format("{}: the calibration takes {}", name, result.describe()),
@@ -173,17 +173,18 @@ CalibrationPlan Calibration::makePlan() {
   return result;
 }
 
-void Calibration::printPlan(const CalibrationPlan &result) const {
+/// A plan that does not fit is told by the error.
+void Calibration::printPlan(const CalibrationPlan &result, bool fits) const {
   printStderr("calibration: {} tokens to fit, {} to choose, {} to check, in "
               "windows of {}{}, {} different ids; a converted layer is {} "
-              "passes over the first; {}\n",
+              "passes over the first{}{}\n",
               text.fit.tokens, text.choose.tokens, text.check.tokens,
               arguments.text.window,
               arguments.text.window == CalibrationTextOptions().window
                   ? ""
                   : " (the model's context)",
               text.rowIds.size(), fitPasses(mostRank(), result.rowParts),
-              result.describe());
+              fits ? "; " : "", fits ? result.describe() : "");
 }
 
 void Calibration::printEstimate(uint64_t converted, bool measuresLayers) const {

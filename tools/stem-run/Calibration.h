@@ -92,7 +92,7 @@ private:
   HotIds makeHotIds() const;
   int64_t mostRank() const;
   CalibrationPlan makePlan();
-  void printPlan(const CalibrationPlan &result) const;
+  void printPlan(const CalibrationPlan &result, bool fits) const;
   CalibrationOptions options() const;
   Json perplexityByText(const CalibrationOutcome &outcome) const;
   Json coverageByCount(const CalibrationOutcome &outcome) const;

@@ -337,6 +337,10 @@ EngineOptions stem::engineOptions(const CompileArguments &arguments) {
   return options;
 }
 
+void stem::checkValues(const CompileArguments &arguments) {
+  engineOptions(arguments);
+}
+
 std::unique_ptr<Engine> stem::createEngine(const Checkpoint &checkpoint,
                                            const EngineOptions &options) {
   std::unique_ptr<Engine> engine;

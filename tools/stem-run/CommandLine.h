@@ -106,6 +106,10 @@ void addThreadsOption(CLI::App &command, int &threads);
 
 stem_isa parseIsa(const std::string &name);
 
+/// Throws a UsageError for values of these options that cannot be: before a
+/// model is opened.
+void checkValues(const CompileArguments &arguments);
+
 /// The engine's options, all but the sizes. The plan is printed to standard
 /// error.
 EngineOptions engineOptions(const CompileArguments &arguments);

@@ -303,11 +303,12 @@ void Engine::Impl::plan(const Checkpoint &checkpoint) {
     options.tables = TablePlacement::File;
     planMemory(checkpoint);
   }
+  // A plan that is refused is told by the error alone.
   const std::string text = report.plan.describe(report.tables);
-  if (options.onPlan)
-    options.onPlan(text);
   bound.require(plannedBytes(bound), fmt::format("{}: {}", name, text),
                 memoryAdvice());
+  if (options.onPlan)
+    options.onPlan(text);
 }
 
 void Engine::Impl::allocate(const Checkpoint &checkpoint) {

@@ -376,6 +376,7 @@ static void addTextOptions(CLI::App &command, EvalArguments &arguments) {
 }
 
 static void runEval(const EvalArguments &arguments) {
+  checkValues(arguments.compile);
   const bool hasIds = !arguments.inputIds.empty();
   if (hasIds != !arguments.logitsOut.empty())
     throw UsageError("--input-ids and --logits-out go together");

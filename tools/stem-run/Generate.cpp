@@ -529,6 +529,7 @@ void stem::addGenerateCommand(CLI::App &app) {
   addJsonOption(*command, arguments->json);
   command->callback([command, arguments] {
     checkArguments(*command, *arguments);
+    checkValues(arguments->compile);
     Generation(*arguments).run();
   });
 }

@@ -56,6 +56,10 @@ HotIds stem::chooseHotIds(const std::vector<int64_t> &counts,
   const auto all = static_cast<double>(hot.counted);
   const auto wanted = static_cast<size_t>(
       std::llround(options.hotShare * static_cast<double>(counts.size())));
+  if (options.hotShare > 0 && wanted == 0)
+    printNote(fmt::format("--hot-fraction={}: of {} ids that is less than half "
+                          "of one, so that none keeps full precision for it",
+                          options.hotShare, counts.size()));
   int64_t covered = 0;
   for (const int32_t id : order) {
     const bool isEnough =

@@ -144,10 +144,14 @@ TEST_F(EngineErrorsTest, PlanIsPrinted) {
 
 TEST_F(EngineErrorsTest, MoreThanTheLimitOfMemory) {
   options.memory = 1'000'000;
+  options.onPlan = [](const std::string &plan) {
+    ADD_FAILURE() << "a refused plan is told by the error alone: " << plan;
+  };
   EXPECT_ERROR(makeEngine(goldenFolder("stem_llama"), options), "weights",
                "in all, but --memory allows 1 MB, of which the program holds ",
                "--dtype=bf16");
   options.memory = int64_t(1) << 40;
+  options.onPlan = nullptr;
   makeEngine(goldenFolder("stem_llama"), options);
 }
 

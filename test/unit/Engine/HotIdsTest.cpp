@@ -64,6 +64,21 @@ TEST(HotIds, AreThoseOfAListToo) {
             "1 id (12.5 %) keeps full precision, 1 of --hot-ids");
 }
 
+TEST(HotIds, AShareOfNoneIsNoted) {
+  const auto noted = [](double share) {
+    testing::internal::CaptureStderr();
+    const HotIds hot = choose(std::vector<int64_t>(100), share);
+    return std::pair(hot.ids.size(), testing::internal::GetCapturedStderr());
+  };
+  EXPECT_EQ(noted(0.004),
+            std::pair(size_t(0), std::string("note: --hot-fraction=0.004: of "
+                                             "100 ids that is less than half "
+                                             "of one, so that none keeps full "
+                                             "precision for it\n")));
+  EXPECT_EQ(noted(0.006), std::pair(size_t(1), std::string()));
+  EXPECT_EQ(noted(0), std::pair(size_t(0), std::string()));
+}
+
 TEST(HotIds, AreCountedWithoutPadding) {
   TokenStream stream;
   stream.ids = {3, 3, 1, 0, 0};

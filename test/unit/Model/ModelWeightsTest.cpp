@@ -260,7 +260,21 @@ TEST(ModelWeights, eightBitRowsMayBeKept) {
   model.addIds<int32_t>(ids, {0, 3, 95});
   EXPECT_ERROR(model.open(), rows, "[3, 80]", "missing");
   model.add(rows, DType::BF16, {2, 80});
-  EXPECT_ERROR(model.open(), rows, "[2, 80]", "[3, 80]");
+  const auto refuses = [&](std::initializer_list<std::string> parts) {
+    const std::string error = errorOf([&] { model.open(); });
+    EXPECT_TRUE(hasAll(error, parts));
+    EXPECT_EQ(error.find("config.json"), std::string::npos) << error;
+  };
+  refuses({rows, "has shape [2, 80]; [3, 80] was expected: a row of "
+                 "intermediate_size for each id of \"" +
+                     ids + "\" in "});
+  model.add(rows, DType::BF16, {3, 79});
+  refuses({rows, "has shape [3, 79]; [3, 80] was expected"});
+  model.add(ids, DType::I32, {3, 1});
+  refuses({ids, "has shape [3, 1]; a list of ids, [n], was expected"});
+  model.add(ids, DType::I32, {});
+  refuses({ids, "has shape []; a list of ids, [n], was expected"});
+  model.addIds<int32_t>(ids, {0, 3, 95});
   model.add(rows, DType::U8, {3, 80});
   EXPECT_ERROR(model.open(), rows, "U8", "F32, F16 or BF16 was expected");
   for (const DType type : {DType::F32, DType::F16, DType::BF16}) {
@@ -285,7 +299,7 @@ TEST(ModelWeights, eightBitRowsMayBeKept) {
   model.add(ids, DType::F32, {3});
   EXPECT_ERROR(model.open(), ids, "F32", "I32 or I64");
   model.tensors.erase(ids);
-  EXPECT_ERROR(model.open(), ids, "missing");
+  EXPECT_ERROR(model.open(), ids, "[n] is missing");
 }
 
 TEST(ModelWeights, eightBitRowsHaveFiniteScales) {
