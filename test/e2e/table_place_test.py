@@ -39,7 +39,8 @@ class TablePlaceTest(ModelTest):
                 (["--table-place=1=file", "--table-place=4=file",
                   "--prefetch-distance=1"], {1, 4}),
                 (["--tables=file", "--table-place=2,4=resident"], {1, 5}),
-                (["--tables=file", "--table-place=1,2,4,5=resident"], set()),
+                (["--tables=file", "--table-place=1,2,4,5=host"], set()),
+                (["--tables=host"], set()),
                 (["--tables=auto", "--table-place=5=file",
                   "--table-place=1=resident"], {5})):
             with self.subTest(options=options):

@@ -239,11 +239,14 @@ class TablePlacementTest(ModelTest):
                               "generate", model, "--prompt=the",
                               "--tables=file", f"--cache-rows={rows}",
                               status=2)
-        for place in [], ["--tables=resident"]:
-            self.assert_fails(["--cache-rows=5 with --tables=resident",
+        self.assert_fails(["--cache-rows=5 with --tables=resident"],
+                          "generate", model, "--prompt=the", "--cache-rows=5",
+                          status=2)
+        for place in "resident", "host":
+            self.assert_fails([f"--cache-rows=5 with --tables={place}",
                                "leave it out", "choose --tables=file"],
                               "generate", model, "--prompt=the",
-                              "--cache-rows=5", *place, status=2)
+                              "--cache-rows=5", f"--tables={place}", status=2)
         for distance in ("-1", "1.5", "far", "nan"):
             self.assert_fails([f"--prefetch-distance={distance}: wanted auto"],
                               "generate", model, "--prompt=the",

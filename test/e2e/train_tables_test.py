@@ -93,6 +93,10 @@ class TrainTablesTest(TrainingTest):
                            f"--batch-ids={self.batch()}", "--steps=2")
         self.assertEqual(result["tables"], "resident")
         self.assertEqual(result["plan"]["files"], {})
+        host = self.path("host")
+        stem_run("train", STEM, f"--out={host}",
+                 f"--batch-ids={self.batch()}", "--steps=2", "--tables=host")
+        self.assert_same_run(self.path("in"), host)
 
     def test_no_table(self):
         run = stem_run("train", self.small, f"--out={self.path('out')}",

@@ -205,18 +205,20 @@ stem::addTablePlacementOptions(CLI::App &command, CompileArguments &arguments) {
   CLI::Option *tables =
       command
           .add_option("--tables", arguments.tables,
-                      "Where tables lie: resident (default), in memory; file, "
+                      "Where tables lie: resident (default), with the weights; "
+                      "host, in host memory, which on a CPU is the same; file, "
                       "in the model's files, of which the rows of a step are "
                       "read while it runs; or auto, in memory if they fit, "
                       "else in the files")
-          ->check(CLI::IsMember({"resident", "file", "auto"}))
+          ->check(CLI::IsMember({"resident", "host", "file", "auto"}))
           ->type_name("PLACE");
   CLI::Option *places =
       command
-          .add_option("--table-place", arguments.tablePlaces,
-                      "Where the tables of these layers lie, resident or file, "
-                      "whatever --tables says of the others, like 2,5=file; "
-                      "layers counted from 0; may be repeated")
+          .add_option(
+              "--table-place", arguments.tablePlaces,
+              "Where the tables of these layers lie, resident, host or "
+              "file, whatever --tables says of the others, like 2,5=file; "
+              "layers counted from 0; may be repeated")
           ->allow_extra_args(false)
           ->type_name("LAYERS=PLACE");
   command
@@ -251,15 +253,16 @@ stem::addTablePlacementOptions(CLI::App &command, CompileArguments &arguments) {
 
 /// `flag` is for tables in files.
 static void requireFiles(const std::string &flag, const char *why,
+                         const std::string &tables,
                          const EngineOptions &options) {
   const bool mayLieInFiles =
       options.tables == TablePlacement::File || options.tablesMayStayInFiles ||
       std::ranges::count(options.layerPlaces, TablePlacement::File,
                          &LayerPlace::place) > 0;
   if (!mayLieInFiles)
-    throw UsageError(fmt::format("{} with --tables=resident: {}; leave it out, "
-                                 "or choose --tables=file",
-                                 flag, why));
+    throw UsageError(fmt::format("{} with --tables={}: {}; leave it out, or "
+                                 "choose --tables=file",
+                                 flag, tables, why));
 }
 
 static void parsePrefetchDistance(const CompileArguments &arguments,
@@ -275,7 +278,8 @@ static void parsePrefetchDistance(const CompileArguments &arguments,
                                  "number of tables, 0 to {}",
                                  text, INT32_MAX));
   requireFiles("--prefetch-distance=" + text,
-               "rows in memory are not asked for ahead", options);
+               "rows in memory are not asked for ahead", arguments.tables,
+               options);
   if (isNumber)
     options.prefetchDistance = static_cast<int64_t>(*value);
 }
@@ -298,7 +302,7 @@ static void parseCacheRows(const CompileArguments &arguments,
         text, INT32_MAX));
   if (!arguments.cacheRows.empty())
     requireFiles("--cache-rows=" + text, "rows in memory need not be kept",
-                 options);
+                 arguments.tables, options);
   if (isShare)
     options.cacheShare = *value / 100;
   else

@@ -20,10 +20,10 @@ static std::vector<LayerPlace> parseLayerPlace(const std::string &text) {
   const size_t end = text.rfind('=');
   const std::string place =
       end == std::string::npos ? "" : text.substr(end + 1);
-  if (place != "resident" && place != "file")
+  if (place != "resident" && place != "host" && place != "file")
     throw UsageError(fmt::format(
         "{}={}: give LAYERS=PLACE, like 2,5=file, layers counted from 0; a "
-        "place is resident or file",
+        "place is resident, host or file",
         flag, printable(text)));
   std::vector<LayerPlace> places;
   const std::vector<int64_t> layers = parseIntegers(text.substr(0, end), flag);

@@ -18,7 +18,7 @@
 namespace stem {
 
 enum class TablePlacement {
-  Resident, ///< in memory, with the weights
+  Resident, ///< in memory, with the weights, which on a CPU is host memory
   File,    ///< in the model's files; the rows of a step are read when it starts
   OwnFile, ///< in a file that goes with the process: rows can be changed there
 };

@@ -252,10 +252,11 @@ void addTableOptions(CLI::App &command, TrainArguments &arguments) {
             arguments.tablesMayGoToFile = place == "auto";
           },
           "Where rows and their moments lie while they are trained: resident "
-          "(default), in memory; file, in files of OUT/training that go with "
+          "(default) or host, in memory; file, in files of OUT/training that "
+          "go with "
           "the run, and the rows of a batch are brought before its step; or "
           "auto, in memory if they fit, else in files")
-      ->check(CLI::IsMember({"resident", "file", "auto"}))
+      ->check(CLI::IsMember({"resident", "host", "file", "auto"}))
       ->type_name("PLACE")
       ->group(group);
 }

@@ -23,6 +23,7 @@ TEST(TablePlaces, AreParsed) {
   EXPECT_EQ(places[1].place, TablePlacement::File);
   EXPECT_EQ(places[1].given, "--table-place=2,5=file");
   EXPECT_EQ(places[2].place, TablePlacement::Resident);
+  EXPECT_EQ(parseLayerPlaces({"1=host"})[0].place, TablePlacement::Resident);
   EXPECT_TRUE(parseLayerPlaces({}).empty());
 }
 
@@ -30,7 +31,7 @@ TEST(TablePlaces, RefusesWhatIsNone) {
   for (const char *text : {"", "2", "2=", "2=disk", "=", "file", "2=file "})
     EXPECT_ERROR(
         parseLayerPlaces({text}), fmt::format("--table-place={}: ", text),
-        "give LAYERS=PLACE, like 2,5=file", "a place is resident or file");
+        "give LAYERS=PLACE, like 2,5=file", "a place is resident, host or file");
   EXPECT_ERROR(parseLayerPlaces({"=file"}), "--table-place==file",
                "names no layer", "like 2,5=file");
   EXPECT_ERROR(parseLayerPlaces({"a,2=file"}), "\"a\" is not an integer");
