@@ -27,7 +27,7 @@ struct ColdRowOptions {
   /// In place of a share the fewest ids that kAutoCoverage of the tokens are
   /// of.
   bool isAuto = false;
-  std::filesystem::path list; ///< that names further ones; empty: none
+  std::filesystem::path list = {}; ///< that names further ones; empty: none
 
   bool needsText() const { return isAuto || hotShare > 0; }
 };
