@@ -333,7 +333,8 @@ std::unique_ptr<Engine> Engine::create(const Checkpoint &checkpoint,
                                        const EngineOptions &options) {
   auto impl = std::make_unique<Impl>(checkpoint, options);
   // What cannot be is refused before it is compiled.
-  TablePlaces(options.tables, options.layerPlaces, checkpoint);
+  [[maybe_unused]] const TablePlaces places(options.tables, options.layerPlaces,
+                                            checkpoint);
   impl->checkStagingRows();
   impl->compileModel(checkpoint);
   impl->plan(checkpoint);

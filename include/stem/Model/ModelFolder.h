@@ -90,8 +90,8 @@ public:
   /// written by finish().
   void setProvenance(const std::string &json);
 
-  /// Bytes that will be written (links are free; exact after start()), and bytes
-  /// that the destination can take.
+  /// Bytes that will be written (links are free; exact after start()), and
+  /// bytes that the destination can take.
   uint64_t bytesNeeded() const;
   uint64_t bytesAvailable() const;
 

@@ -29,9 +29,10 @@ TEST(TablePlaces, AreParsed) {
 
 TEST(TablePlaces, RefusesWhatIsNone) {
   for (const char *text : {"", "2", "2=", "2=disk", "=", "file", "2=file "})
-    EXPECT_ERROR(
-        parseLayerPlaces({text}), fmt::format("--table-place={}: ", text),
-        "give LAYERS=PLACE, like 2,5=file", "a place is resident, host or file");
+    EXPECT_ERROR(parseLayerPlaces({text}),
+                 fmt::format("--table-place={}: ", text),
+                 "give LAYERS=PLACE, like 2,5=file",
+                 "a place is resident, host or file");
   EXPECT_ERROR(parseLayerPlaces({"=file"}), "--table-place==file",
                "names no layer", "like 2,5=file");
   EXPECT_ERROR(parseLayerPlaces({"a,2=file"}), "\"a\" is not an integer");
