@@ -486,7 +486,7 @@ class TrainTest(TrainingTest):
                 ("--decay-steps goes with --schedule=wsd",
                  [out, "--data=x", "--decay-steps=3"]),
                 ("--steps", [out, "--data=x", "--steps=-1"]),
-                ("--keep", [out, "--data=x", "--keep=0"]),
+                ("--keep", [out, "--data=x", "--keep=-1"]),
                 ("--row-optimizer", [out, "--data=x",
                                      "--row-optimizer=fast"])]:
             with self.subTest(part=part):
