@@ -14,6 +14,7 @@
 #include "stem/Support/Process.h"
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <fmt/ranges.h>
 #include <mutex>
@@ -291,17 +292,23 @@ void FolderConversion::writeRows(size_t number, TableRows &rows,
     onBytes(part.size());
   };
   Turns turns;
+  std::atomic<int64_t> next{0};
   const auto pieces = static_cast<int64_t>((vocab + step - 1) / step);
-  parallelFor(context.get(), pieces, [&](int64_t piece, int64_t thread) {
+  // A piece at a time: a thread that took several would keep the others
+  // waiting for the last of them.
+  parallelFor(context.get(), int64_t(threads), [&](int64_t task) {
+    std::vector<float> &values = filled[static_cast<size_t>(task)];
+    values.resize(step * f);
     try {
-      const uint64_t row = static_cast<uint64_t>(piece) * step;
-      const uint64_t count = std::min(step, vocab - row);
-      std::vector<float> &values = filled[static_cast<size_t>(thread)];
-      values.resize(step * f);
-      rows.fill(row, count, values.data());
-      if (turns.wait(piece))
+      for (int64_t piece = next++; piece < pieces; piece = next++) {
+        const uint64_t row = static_cast<uint64_t>(piece) * step;
+        const uint64_t count = std::min(step, vocab - row);
+        rows.fill(row, count, values.data());
+        if (!turns.wait(piece))
+          return;
         write({values.data(), count * f});
-      turns.end();
+        turns.end();
+      }
     } catch (...) {
       turns.fail();
       throw;
