@@ -16,7 +16,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
-#include <system_error>
 #include <unistd.h>
 #include <utility>
 
@@ -66,11 +65,12 @@ void end(std::thread &thread) {
     thread.join();
 }
 
-/// Runs body on a thread, or on the caller where none can start.
+/// Runs body on a thread, or on the caller where none can start (no thread, or
+/// no memory for what it captures).
 template <typename Body> void run(std::thread &thread, Body body) noexcept {
   try {
     thread = std::thread(body);
-  } catch (const std::system_error &) {
+  } catch (const std::exception &) {
     body();
   }
 }
