@@ -46,8 +46,9 @@ but the installed packages:
                 map beside them; at once where 4 GB are free by then, else one
                 after the other; a few minutes
   7. evaluate, generate with and measure both
-  8. recover    trains the one with the map to follow the dense model, 4 minutes
-                at most; left out where fewer than 4 GB are free by then
+  8. recover    trains the one with the map to follow the dense model, about three
+                minutes; left out where 4 GB of disk or 10 GB of memory are not
+                free by then
 TEXT
 free_gb() { df --output=avail -B 1000000 . | awk 'NR == 2 { print int($1 / 1000) }'; }
 if [ "$(free_gb)" -lt "$needed_gb" ]; then
@@ -175,10 +176,11 @@ print(max(10, min(60, round(180 * rate / (5 * 2048)))))" "$out/eval-dense.json")
   "$run" eval "$out/recovered" --text="$text" --json >"$out/eval-recovered.json"
   generate recovered
 }
-if [ "$(free_gb)" -ge 4 ]; then
+free_memory_gb() { awk '/^MemAvailable/ { print int($2 / 1000000) }' /proc/meminfo; }
+if [ "$(free_gb)" -ge 4 ] && [ "$(free_memory_gb)" -ge 10 ]; then
   recover
 else
-  step "8. Recover: left out, 4 GB of disk are not free"
+  step "8. Recover: left out, 4 GB of disk or 10 GB of memory are not free"
 fi
 
 if [ -n "$gguf" ] && command -v llama-bench >/dev/null; then
@@ -190,7 +192,8 @@ python3 scripts/quickstart_report.py "$out" | tee "$out/report.txt"
 cat <<TEXT
 
 The tables are fitted to the dense model on other text, without any training; the
-recovered model is the last of them, trained on that text and to follow the dense model there.
+recovered model, where there is one, is the last of them, trained on that text and to
+follow the dense model there.
 Folders and figures are in $out, with a page on each conversion (convert-r*.html);
 try: $run generate $out/stem-r$rank --chat --prompt="..." -n 100
 TEXT
